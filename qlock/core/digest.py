@@ -1,0 +1,72 @@
+"""Digests: whole, named, and always over bytes.
+
+Lives here: the two algorithms, their written form, and the digest of a struct. Does not live here: reading
+files (``world.files`` feeds what it reads).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, Any
+
+import msgspec
+from blake3 import blake3
+
+Digest = Annotated[str, msgspec.Meta(pattern=r"^(blake3|sha256):[0-9a-f]{64}$")]
+"""``blake3:`` or ``sha256:`` and 64 lower-case hex digits; never shortened in a file."""
+
+_WRITTEN = re.compile(r"(blake3|sha256):[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether ``text`` is a digest in its written form."""
+    return _WRITTEN.fullmatch(text) is not None
+
+
+def blake3_of(data: bytes | bytearray | memoryview) -> str:
+    """``blake3:…`` of the bytes."""
+    return f"blake3:{blake3(data).hexdigest()}"
+
+
+def sha256_of(data: bytes | bytearray | memoryview) -> str:
+    """``sha256:…`` of the bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def digest_of(label: str, value: Any) -> str:
+    """``blake3:…`` of a struct or plain value, over its canonical JSON with a written prefix.
+
+    The bytes are ``qlock <label> 1\\n`` and then JSON with sorted keys, so that neither the order of keys nor
+    the type's name matters while any changed value does.
+
+    Args:
+        label: What is digested (``"spec"``, ``"items"`` …); two kinds of thing never share a digest.
+        value: Anything msgspec can encode; floats must be finite.
+    """
+    body = msgspec.json.encode(msgspec.to_builtins(value), order="sorted")
+    return blake3_of(f"qlock {label} 1\n".encode() + body)
+
+
+class StreamDigests:
+    """blake3 (on several threads) and sha256 over the same bytes, fed piece by piece."""
+
+    def __init__(self) -> None:
+        self._blake3 = blake3(max_threads=blake3.AUTO)
+        self._sha256 = hashlib.sha256()
+
+    def feed_blake3(self, piece: bytes | memoryview) -> None:
+        """Take the next bytes into blake3; large pieces are hashed on all cores."""
+        self._blake3.update(piece)
+
+    def feed_sha256(self, piece: bytes | memoryview) -> None:
+        """Take the next bytes into sha256; the interpreter lock is free meanwhile."""
+        self._sha256.update(piece)
+
+    def blake3(self) -> str:
+        """``blake3:…`` of all bytes fed so far."""
+        return f"blake3:{self._blake3.hexdigest()}"
+
+    def sha256(self) -> str:
+        """``sha256:…`` of all bytes fed so far."""
+        return f"sha256:{self._sha256.hexdigest()}"
