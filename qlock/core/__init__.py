@@ -1,0 +1,1 @@
+"""Pure nouns and arithmetic: no files, clock, network, environment or unseeded randomness."""

@@ -1,0 +1,27 @@
+"""The base of every struct that is read from or written to a file.
+
+Each class states ``frozen=True, kw_only=True`` itself, since msgspec does not inherit ``kw_only`` and mypy
+wants ``frozen`` repeated.
+
+Unknown fields are refused everywhere: a misspelt key that is silently ignored would be a setting that somebody
+believes in and nobody applies.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A frozen struct that refuses unknown fields."""
+
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=100)]
+"""A name that people give to a model, setting or suite; safe in file names and in ``RUN:POINT``."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Finite = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]

@@ -1,0 +1,185 @@
+"""What can be seen of an engine, a device, a setting and a model: the same structs in a lock and at run time.
+
+Because a lock pins these very structs, ``core.verify`` compares two trees of one type leaf by leaf, and nothing
+can be pinned that is not checked. A leaf's effect says what a change of it can do:
+
+- ``output`` (the default): it can change what a model says; ``run`` refuses.
+- ``timing``: it can change speed or energy only.
+- ``note``: recorded, compared, never refused.
+
+Does not live here: reading any of it (``world``, ``engines``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from qlock.core.base import Base, Count, Finite, Name, Positive
+from qlock.core.digest import Digest
+
+_TIMING = msgspec.Meta(extra={"effect": "timing"})
+_NOTE = msgspec.Meta(extra={"effect": "note"})
+
+EngineRole = Literal["build", "math", "driver", "system", "python"]
+"""``build``: llama.cpp itself; ``math``: libm, libgomp, cuBLAS …; ``driver``; these change output. Others do not."""
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+
+
+class EngineFile(Base, frozen=True, kw_only=True):
+    """One file that the running engine mapped."""
+
+    name: str
+    """File name without its folder: where it lies is not locked."""
+    role: EngineRole
+    size_bytes: Count
+    sha256: Digest
+    blake3: Digest
+    code_digest: Digest | UnsetType = UNSET
+    """Over the code sections alone; unset when the file is no ELF. Says "rebuilt elsewhere" from "other code"."""
+
+
+class Engine(Base, frozen=True, kw_only=True):
+    """An engine, known by the files it maps."""
+
+    name: Name
+    kind: str
+    label: Annotated[str, _NOTE]
+    """Version text of the build; identifies nothing."""
+    system_info: str
+    """llama.cpp's own line of compiled-in features (``AVX512 = 1 | …``)."""
+    file: tuple[EngineFile, ...]
+
+
+class Gpu(Base, frozen=True, kw_only=True):
+    """One card, without anything that belongs to one copy of it (UUID, serial)."""
+
+    gpu_name: str
+    pci_device_id: str
+    memory_bytes: Count
+    compute_capability: str
+    mig_profile: str
+    power_limit_mw: Annotated[Count, _TIMING]
+
+
+class Device(Base, frozen=True, kw_only=True):
+    """The machine as far as arithmetic is concerned."""
+
+    name: Name
+    kind: Literal["cpu", "gpu"]
+    cpu_model: str
+    cpu_family: Count
+    cpu_model_number: Count
+    cpu_stepping: Annotated[Count, _NOTE]
+    instruction_sets: tuple[str, ...]
+    """Sorted flags of the CPU that llama.cpp has kernels for."""
+    cores: Annotated[Positive, _TIMING]
+    driver_version: str
+    """Empty without a GPU."""
+    gpu: tuple[Gpu, ...]
+
+
+class Setting(Base, frozen=True, kw_only=True):
+    """Run-time choices, completely written out."""
+
+    name: Name
+    context_tokens: Positive
+    """Of one slot."""
+    slots: Positive
+    """Rows in every decode: exactly so many, since another width gives other bits."""
+    slots_requested: Annotated[Positive, _NOTE]
+    slots_why: Annotated[str, _NOTE]
+    """Why fewer slots than asked; empty when as asked."""
+    batch_tokens: Positive
+    ubatch_tokens: Positive
+    threads: Positive
+    batch_threads: Positive
+    cache_type_k: CacheType
+    cache_type_v: CacheType
+    flash_attention: bool
+    gpu_layers: Count
+    split_mode: Literal["none", "layer"]
+    main_gpu: Count
+    kv_offload: bool
+    op_offload: bool
+    swa_full: bool
+    repack: bool
+    """llama.cpp's rearranged weights (``use_extra_bufts``); other kernels, so other bits."""
+    mmap: Annotated[bool, _TIMING]
+
+
+class ModelFile(Base, frozen=True, kw_only=True):
+    """One file of a model."""
+
+    name: str
+    """File name, or path inside its repository."""
+    role: Literal["weights", "mmproj", "lora", "draft", "template"]
+    size_bytes: Count
+    sha256: Digest
+    blake3: Digest | UnsetType = UNSET
+
+
+class RecipeRow(Base, frozen=True, kw_only=True):
+    """How much of a model has one quantization type."""
+
+    type: str
+    tensors: Count
+    elements: Count
+    bytes: Count
+
+
+class Canary(Base, frozen=True, kw_only=True):
+    """A fixed prompt and what exactly came of it."""
+
+    name: str
+    tokens_digest: Digest
+    """Of the greedily decoded token ids."""
+    logits_digest: Digest
+    """Of the float32 logits of every step, in order."""
+
+
+class ReadBack(Base, frozen=True, kw_only=True):
+    """What the running engine says of itself after loading, to be held against the setting."""
+
+    context_tokens: Count
+    slots: Count
+    batch_tokens: Count
+    ubatch_tokens: Count
+    threads: Count
+    batch_threads: Count
+    cache_type_k: str
+    cache_type_v: str
+    flash_attention: bool
+    layers: Count
+    """Layers of the model, the output layer counted, as llama.cpp counts them."""
+    layers_offloaded: Count
+    trained_context_tokens: Count
+    vocab_tokens: Positive
+    add_bos: bool
+    add_eos: bool
+    bos_token: int
+    """−1 when the vocabulary has none."""
+    eos_token: int
+    bos_text: str
+    eos_text: str
+    end_tokens: tuple[int, ...]
+    """Every token that ends generation, sorted."""
+    expert_count: Count
+
+
+class ProbeRow(Base, frozen=True, kw_only=True):
+    """One variation of the schedule against the plain one: how many rows stayed the same."""
+
+    variation: str
+    """``repeat``, ``permute``, ``dummies``, ``copies``, ``long-neighbours``, ``threads``, ``width``."""
+    rows: Count
+    rows_bitwise: Count
+    """Rows whose logits are equal bit for bit at every step."""
+    rows_tokens: Count
+    """Rows whose greedy tokens are equal."""
+    logit_difference_max: Finite
+    kl_nats_mean: Finite
+    """Mean KL divergence per step from the plain schedule, nats."""

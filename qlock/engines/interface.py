@@ -1,0 +1,157 @@
+"""What every engine can do, in the shapes the driver speaks.
+
+An engine runs llama.cpp in processes of its own. Whatever goes wrong inside one comes out as ``EngineError`` (the
+engine) or as a ``Broken`` reply (one item); nothing else crosses this line.
+
+Does not live here: suites, prompts as text, grading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from qlock.core.base import Base, Count, Finite, Share
+from qlock.core.exchange import Ending
+from qlock.core.facts import ProbeRow, ReadBack, Setting
+
+
+class Sampling(Base, frozen=True, kw_only=True):
+    """How the next token is chosen; nothing is left to an engine's or a file's own default."""
+
+    temperature: Finite
+    """0 is greedy: the first of the largest logits."""
+    top_k: Count
+    """0 switches it off."""
+    top_p: Share
+    """1 switches it off."""
+    min_p: Share
+    """0 switches it off."""
+    repeat_penalty: Finite
+    """1 switches it off."""
+    presence_penalty: Finite
+    frequency_penalty: Finite
+    penalty_tokens: Count
+    """How many of the last tokens (prompt included) the penalties look at."""
+    seed: Count
+    """Of this one item: derived from the lock's seed, the item and the repeat, never from the order of work."""
+    answer_tokens: Count
+    """Cap of the answer."""
+    stop: tuple[str, ...]
+    """Texts that end the answer and are cut off it."""
+    ignore_eos: bool
+    """Go on after an end token, for speed tests and probes."""
+
+
+class Load(Base, frozen=True, kw_only=True):
+    """What to load: where the files lie now, and how."""
+
+    weights: tuple[str, ...]
+    """Absolute paths: one file, or all shards in order."""
+    setting: Setting
+
+
+class Generate(Base, frozen=True, kw_only=True, tag_field="kind", tag="generate"):
+    """Continue token ids."""
+
+    id: str
+    tokens: tuple[int, ...]
+    sampling: Sampling
+    logprobs: bool
+    """Whether to give the natural log-probability of each chosen token before any sampler."""
+    logits_digest: bool
+    """Whether to digest the float32 logits of every step."""
+
+
+class Measure(Base, frozen=True, kw_only=True, tag_field="kind", tag="measure"):
+    """Score given token ids from ``score_from`` on; at most ``context_tokens`` of them."""
+
+    id: str
+    tokens: tuple[int, ...]
+    score_from: Count
+
+
+Work = Generate | Measure
+
+
+class Generated(Base, frozen=True, kw_only=True, tag_field="kind", tag="generated"):
+    """A finished continuation."""
+
+    id: str
+    tokens: tuple[int, ...]
+    """What was generated, without the end token; with ``stop``, up to the token that completed the stop text."""
+    text: str
+    """Bytes of the tokens joined, decoded as UTF-8 with U+FFFD for what is none; cut before a stop text."""
+    ending: Ending
+    why: str
+    logprobs: tuple[Finite, ...]
+    """Empty unless asked for."""
+    logits_digest: str
+    """Empty unless asked for."""
+    prefill_s: Finite
+    decode_s: Finite
+    """Wall time from the first decode to the last; rows share the engine, so times of items overlap."""
+
+
+class Measured(Base, frozen=True, kw_only=True, tag_field="kind", tag="measured"):
+    """Negative log-probabilities, nats, one per token from ``score_from`` on."""
+
+    id: str
+    nats: tuple[Finite, ...]
+    elapsed_s: Finite
+
+
+class Broken(Base, frozen=True, kw_only=True, tag_field="kind", tag="broken"):
+    """This one request could not be done; the engine lives on."""
+
+    id: str
+    why: str
+
+
+Done = Generated | Measured | Broken
+
+
+class MappedFile(Base, frozen=True, kw_only=True):
+    """One file-backed mapping with code in it, as ``/proc/PID/maps`` had it."""
+
+    path: str
+    """Absolute; readable through ``/proc/PID/map_files`` even when replaced since."""
+    device: str
+    inode: Count
+    deleted: bool
+
+
+class Engine(Protocol):
+    """One running engine, with at most one point loaded."""
+
+    def load(self, load: Load) -> ReadBack:
+        """Load a point, dropping the one before; raises ``EngineError`` with the engine's own words."""
+
+    def tokenize(
+        self, texts: Sequence[str], *, add_special: bool, parse_special: bool
+    ) -> list[tuple[int, ...]]:
+        """Token ids of each text under the loaded model's vocabulary."""
+
+    def submit(self, work: Work) -> None:
+        """Queue one piece of work; ids are the caller's and unique among what is under way."""
+
+    def next_done(self) -> Done:
+        """Wait for the next finished piece, in finishing order."""
+
+    def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
+        """Vary the schedule around the prompts and say what stayed the same; nothing may be under way."""
+
+    def mapped_files(self) -> tuple[MappedFile, ...]:
+        """Files mapped with code by the process that computes; whole only after a decode."""
+
+    def label(self) -> str:
+        """Version text."""
+
+    def system_info(self) -> str:
+        """llama.cpp's line of compiled-in features."""
+
+    def log_tail(self) -> str:
+        """The last lines that the engine logged."""
+
+    def close(self) -> None:
+        """End every process of the engine; safe to call twice."""

@@ -1,0 +1,1 @@
+"""Suites: one file is one kind of exam, pure; found by its file name."""

@@ -1,0 +1,1 @@
+"""What can fail because of the machine or the net: files, processes, devices, clocks."""
