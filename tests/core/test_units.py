@@ -1,0 +1,121 @@
+"""Conversions: known amounts, then laws."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qlock.core import units
+from qlock.errors import InputError
+
+
+@pytest.mark.parametrize(
+    "size_bytes, text",
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1049, "1.0 kB"),
+        (1050, "1.1 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (1_500_000_000, "1.5 GB"),
+        (2**63, "9.2 EB"),
+        (10**22, "10000.0 EB"),
+    ],
+)
+def test_sizes_are_written_in_decimal_steps(size_bytes: int, text: str) -> None:
+    assert units.bytes_text(size_bytes) == text
+
+
+def test_a_negative_size_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        units.bytes_text(-1)
+    assert str(caught.value) == "a size cannot be negative: got `-1` bytes, expected at least `0`"
+
+
+def test_durations_energies_and_powers() -> None:
+    assert units.seconds_of_ns(1_500_000_000) == 1.5
+    assert units.seconds_of_ms(250) == 0.25
+    assert units.joules_of_mj(12_345) == 12.345
+    assert units.watts_of_mw(72_000) == 72.0
+
+
+def test_bits_per_weight_of_a_q8_0_block() -> None:
+    assert units.bits_per_weight(34, 32) == 8.5
+
+
+@pytest.mark.parametrize(
+    "size_bytes, weights, message",
+    [
+        (34, 0, "bits per weight need weights: got `0`, expected at least `1`"),
+        (-1, 32, "a size cannot be negative: got `-1` bytes, expected at least `0`"),
+    ],
+)
+def test_bits_per_weight_refuses_what_makes_no_sense(size_bytes: int, weights: int, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        units.bits_per_weight(size_bytes, weights)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "share, digits, text",
+    [
+        (0.0, 1, "0 %"),
+        (1.0, 1, "100 %"),
+        (0.047, 1, "4.7 %"),
+        (0.0001, 1, "<0.1 %"),
+        (0.9999, 1, ">99.9 %"),
+        (0.9999, 2, "99.99 %"),
+        (0.001, 0, "<1 %"),
+        (1 / 3, 2, "33.33 %"),
+    ],
+)
+def test_a_share_as_percent(share: float, digits: int, text: str) -> None:
+    assert units.share_percent(share, digits=digits) == text
+
+
+@pytest.mark.parametrize("share", [-0.01, 1.01, math.nan, math.inf])
+def test_what_is_no_share_is_refused(share: float) -> None:
+    with pytest.raises(InputError) as caught:
+        units.share_percent(share)
+    assert str(caught.value) == f"a share lies between 0 and 1: got `{share}`"
+
+
+@pytest.mark.parametrize(
+    "difference, text",
+    [
+        (0.012, "+1.2 points"),
+        (-0.012, "-1.2 points"),
+        (0.0, "0.0 points"),
+        (-0.0001, "0.0 points"),
+        (-1.0, "-100.0 points"),
+    ],
+)
+def test_a_difference_in_points(difference: float, text: str) -> None:
+    assert units.share_points(difference) == text
+
+
+@pytest.mark.parametrize("difference", [-1.01, 1.5, math.nan])
+def test_what_is_no_difference_of_shares_is_refused(difference: float) -> None:
+    with pytest.raises(InputError) as caught:
+        units.share_points(difference)
+    assert str(caught.value) == f"a difference of shares lies between -1 and 1: got `{difference}`"
+
+
+@given(st.integers(min_value=1000, max_value=10**21))
+def test_a_written_size_is_within_half_a_tenth(size_bytes: int) -> None:
+    number, unit = units.bytes_text(size_bytes).split(" ")
+    unit_bytes = 1000 ** ["B", "kB", "MB", "GB", "TB", "PB", "EB"].index(unit)
+    tenths = int(number.replace(".", ""))
+    assert abs(tenths * unit_bytes - 10 * size_bytes) * 2 <= unit_bytes
+    assert tenths < 10_000 or unit == "EB"
+
+
+@given(st.floats(min_value=0, max_value=1))
+def test_only_none_and_all_are_written_as_none_and_all(share: float) -> None:
+    assert (units.share_percent(share) == "0 %") == (share == 0)
+    assert (units.share_percent(share) == "100 %") == (share == 1)
