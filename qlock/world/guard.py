@@ -4,16 +4,16 @@ Lives here: asking the kernel to kill this process when the one that started it 
 the program takes the place of this one (``exec``), with the environment untouched. Does not live here: starting
 and talking to the child (``world.process``).
 
-It runs as a script of its own (``python -I -S guard.py``), not as a ``preexec_fn``: code between fork and exec
+It runs as a script of its own (``python -I -S -X utf8 guard.py``), not as a ``preexec_fn``: code between fork and exec
 can deadlock in a process that has threads. So it imports nothing but the standard library, and nothing of qlock.
 
-Argument: one JSON object with ``parent`` (process id), ``limits`` (name of a resource → number), ``names`` (the
-variables that the environment was given) and ``argv``. In order:
+Argument: one JSON object with ``parent`` (process id), ``limits`` (name of a resource → number), ``ctype``
+(the ``LC_CTYPE`` of the environment, or null) and ``argv``. In order:
 
 1. Set the parent-death signal to SIGKILL (kept over ``exec``).
 2. If the parent is no longer the one named, it died before step 1: leave.
 3. Set each limit, soft and hard.
-4. Drop variables that the interpreter itself added (it sets ``LC_CTYPE`` in the C locale).
+4. Put back ``LC_CTYPE``, the one variable that the interpreter itself sets (in the C locale, PEP 538).
 5. Become the program.
 """
 
@@ -62,10 +62,12 @@ def main() -> int:
         if not die_with_parent(order["parent"]):
             return PARENT_GONE
         limit(order["limits"])
-        names = set(order["names"])
-        os.execve(argv[0], argv, {name: text for name, text in os.environ.items() if name in names})
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"cannot start {argv[0]}: {error}\n")
+        environment = {name: text for name, text in os.environ.items() if name != "LC_CTYPE"}
+        if order["ctype"] is not None:
+            environment["LC_CTYPE"] = order["ctype"]
+        os.execve(argv[0], argv, environment)  # noqa: S606 - no shell is meant
+    except OSError as error:
+        sys.stderr.write(f"cannot start `{argv[0]}`: {error.strerror}\n")
     return NOT_STARTED
 
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import msgspec
 
@@ -34,6 +34,8 @@ _GUARD = Path(__file__).with_name("guard.py")
 _PIECE_BYTES = 1 << 16
 _AHEAD_BYTES = 1 << 20
 _LOOK_S = 0.05
+_KILL_S = 10.0
+"""A process that waits inside a driver cannot be killed; qlock does not wait for it for ever."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ Heard = bytes | Ended | Silent | Flooded
 
 
 class LineChild:
-    """A child process that reads and writes lines of bytes, ended by ``\\n``.
+    """A child process that reads and writes lines of bytes, each ended by a newline.
 
     Use it as a context manager, or call ``close``. Not for use from several threads at once.
 
@@ -107,17 +109,19 @@ class LineChild:
             raise AbsentError(
                 f"got no program at `{argv[0]}`, expected an executable file by its absolute path"
             )
+        if not cwd.is_dir():
+            raise AbsentError(f"got no folder at `{cwd}`, expected one to run `{argv[0]}` in")
         order = {
             "parent": os.getpid(),
             "limits": _limits_by_name(limits or Limits()),
-            "names": sorted(env),
+            "ctype": env.get("LC_CTYPE"),
             "argv": list(argv),
         }
         with contextlib.ExitStack() as stack:
             try:
                 sink = subprocess.DEVNULL if log is None else stack.enter_context(log.open("ab")).fileno()
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_GUARD), json.dumps(order)],
+                    [sys.executable, "-I", "-S", "-X", "utf8", str(_GUARD), json.dumps(order)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=sink,
@@ -127,7 +131,7 @@ class LineChild:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise AbsentError(f"cannot start `{argv[0]}`: {error}") from error
+                raise AbsentError(f"cannot start `{argv[0]}`: {error.strerror}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin = self._process.stdin
@@ -171,11 +175,11 @@ class LineChild:
             if wait_s <= 0:
                 self._torn = Silent(after_s=deadline_s)
                 return self._torn
-            listen = [] if self._at_end or len(self._unread) > _AHEAD_BYTES else [self._stdout]
-            heard, free, _ = select.select(listen, [self._stdin], [], min(wait_s, _LOOK_S))
-            if heard:
+            listening = not self._at_end and len(self._unread) <= _AHEAD_BYTES
+            ready = _ready(self._stdout if listening else None, self._stdin, min(wait_s, _LOOK_S))
+            if self._stdout in ready:
                 self._take_piece()
-            if free:
+            if self._stdin in ready:
                 try:
                     rest = rest[os.write(self._stdin.fileno(), rest) :]
                 except BlockingIOError:
@@ -212,8 +216,7 @@ class LineChild:
             # A process that the child left behind may hold the pipe open, so its end is looked for as well,
             # before the pipe is: what was written by then is in the pipe.
             exited = self._has_exited()
-            heard, _, _ = select.select([self._stdout], [], [], 0 if exited else max(0, min(wait_s, _LOOK_S)))
-            if heard:
+            if _ready(self._stdout, None, 0 if exited else max(0.0, min(wait_s, _LOOK_S))):
                 self._take_piece()
             elif exited:
                 self._at_end = True
@@ -236,6 +239,8 @@ class LineChild:
             self._wait_exit(grace_s)
             # The child is not reaped yet, so its number cannot belong to another group.
             self._signal_group(signal.SIGKILL)
+            if not self._wait_exit(_KILL_S):
+                return "still there after SIGKILL"
             self._process.wait()
         self._stdout.close()
         return _how(self._process.returncode)
@@ -283,6 +288,18 @@ class LineChild:
         # Before the guard has run there is a group already: the session is made before exec.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
+
+
+def _ready(to_read: IO[bytes] | None, to_write: IO[bytes] | None, wait_s: float) -> list[IO[bytes]]:
+    """Which of the two pipes can be used now; ``poll``, as ``select`` knows only the first 1,024 files."""
+    poll = select.poll()
+    pipes = {}
+    for pipe, event in ((to_read, select.POLLIN), (to_write, select.POLLOUT)):
+        if pipe is not None:
+            poll.register(pipe, event)
+            pipes[pipe.fileno()] = pipe
+    # A pipe whose other end is closed counts as usable: using it is how that is found out.
+    return [pipes[number] for number, _ in poll.poll(1000 * wait_s)]
 
 
 def _limits_by_name(limits: Limits) -> dict[str, int]:
