@@ -1,0 +1,89 @@
+"""What a suite is: questions, a play that asks them, a grader, and trials that prove the grader.
+
+A suite is a module ``qlock/suites/<kind>.py`` (or a folder) that defines
+
+- ``ASK_VERSION``: rises when what is asked, or how, changes (measure again);
+- ``GRADE_VERSION``: rises when a score can move (grade again, no engine needed);
+- ``Params``: a struct with defaults, the suite's own keys in ``[[suite]]``;
+- ``SOURCES``: the names of those keys that hold a data source (``"items"``, ``"text"``);
+- ``items(data, params, tokens_of)``: the questions, in order, before ``limit``;
+- ``ask(item, params)``: a generator that yields a ``Request``, is sent a ``Reply`` and returns an ``Answer``;
+- ``grade(item, answer, params)``: the ``Outcome``;
+- ``trials(items, params)``: canned replies with what they must earn, one gold and one bad for each kind of item.
+
+All of it is pure: the same replies give the same outcome, so a record keeps the replies and is graded again by
+playing them back.
+
+Does not live here: rendering, tokenizing, sampling (``flows.run``); finding a suite by name (``flows.kinds``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+from qlock.core.base import Base
+from qlock.core.exchange import Failed, Outcome, Reply, Request
+
+Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+
+class Item(Base, frozen=True, kw_only=True):
+    """One question."""
+
+    id: str
+    """Unique in its suite."""
+    slices: dict[str, str]
+    """Slice name to value: the axes by which scores are also shown."""
+    body: dict[str, object]
+    """What the suite needs to ask and grade; plain JSON values."""
+
+
+class Answer(Base, frozen=True, kw_only=True):
+    """What the play made of its replies."""
+
+    text: str = ""
+    nats: tuple[float, ...] = ()
+    failed: str = ""
+    """Why no answer could be had; such an item is never scored."""
+
+
+class Trial(Base, frozen=True, kw_only=True):
+    """A canned reply and what it must earn, tried before anything is measured."""
+
+    item: Item
+    replies: tuple[Reply, ...]
+    passes: bool
+    """Whether the outcome must be ``Right`` (gold) or must not (bad)."""
+
+
+TokensOf = Callable[[str], tuple[int, ...]]
+"""Text to token ids under the point's own vocabulary, BOS added where the model wants one."""
+
+Data = Mapping[str, bytes]
+"""Key of ``SOURCES`` to the bytes of its file."""
+
+Play = Generator[Request, Reply, Answer]
+
+
+def play_back(play: Play, replies: tuple[Reply, ...]) -> Answer:
+    """The answer of a play that is sent recorded replies.
+
+    Fewer replies than the play asks for, or a ``Failed`` one, give an answer with ``failed`` set.
+    """
+    try:
+        next(play)
+        for reply in replies:
+            if isinstance(reply, Failed):
+                return Answer(failed=reply.why)
+            play.send(reply)
+    except StopIteration as stop:
+        answer: Answer = stop.value
+        return answer
+    finally:
+        play.close()
+    return Answer(failed="the record ends before the play does")
+
+
+def outcome_of(answer: Answer, grade: Callable[[Answer], Outcome]) -> Outcome | None:
+    """The grade of an answer, or ``None`` where there is no answer to grade."""
+    return None if answer.failed else grade(answer)
