@@ -1,0 +1,171 @@
+"""Degenerate loops: the same few tokens written again and again without anything between.
+
+Lives here: finding them in token ids, and in plain text where no ids are at hand. Does not live here: stopping
+a generation, or calling an answer wrong; a loop is a property beside the ending and the outcome.
+
+A loop is a stretch of at least ``least_copies`` adjacent, exact copies of one period. Similar lines (a counter
+that rises, a table, code) are no loop, since one differing token ends the stretch; so a damaged model that
+counts while it repeats itself is not found. What an honest answer may repeat exactly (a row of zeros in JSON, a
+wide table rule) is kept out by ``least_covered_tokens`` alone.
+
+Source: the thresholds (at least three copies over at least 48 tokens) are those that
+https://github.com/waybarrios/vllm-mlx/pull/723 measured; the periods reach further here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qlock.core.base import Base, Count, Positive, Share
+from qlock.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Ids = npt.NDArray[np.int64]
+
+
+class LoopRule(Base, frozen=True, kw_only=True):
+    """What counts as a loop."""
+
+    longest_period_tokens: Positive = 256
+    """Periods of one token up to this many are looked for."""
+
+    least_copies: Positive = 3
+    """Whole adjacent copies, at least 2: two copies of a long paragraph may still be meant."""
+
+    least_covered_tokens: Positive = 48
+    """Tokens of the whole stretch; short repeats ("no no no no") are ordinary language."""
+
+
+class Loop(Base, frozen=True, kw_only=True):
+    """The longest loop of one output."""
+
+    start: Count
+    """Index of the stretch's first token, from 0."""
+
+    period_tokens: Positive
+    """Length of the repeated piece, the shortest that explains the stretch."""
+
+    copies: Positive
+    """Whole copies in the stretch."""
+
+    covered_tokens: Positive
+    """Tokens of the stretch, an unfinished last copy included."""
+
+    share: Share
+    """Part of the output's tokens that the stretch covers."""
+
+
+class TextLoop(Base, frozen=True, kw_only=True):
+    """The longest loop of a text, in characters."""
+
+    start: Count
+    """Index of the stretch's first character, from 0."""
+
+    period_characters: Positive
+    """Length of the first copy."""
+
+    copies: Positive
+    """Whole copies in the stretch."""
+
+    covered_characters: Positive
+    """Characters of the stretch, an unfinished last copy included."""
+
+    share: Share
+    """Part of the text's characters that the stretch covers."""
+
+
+DEFAULT_RULE = LoopRule()
+
+# Roughly what a tokenizer makes of text: short pieces of words, one CJK character, a few equal signs together.
+# Long runs are cut, so that an endless "aaaa" or "!!!!" becomes many equal pieces.
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_PIECES = re.compile(rf"\s{{1,16}}|[{_CJK}]|[^\W{_CJK}]{{1,8}}|([^\w\s])\1{{0,15}}")
+
+
+def loop_in_tokens(tokens: Sequence[int], rule: LoopRule = DEFAULT_RULE) -> Loop | None:
+    """The loop that covers most of an output, or None.
+
+    Of equally long stretches the one with the shorter period counts, then the earlier one. A token before the
+    first copy belongs to the stretch when it happens to continue the pattern backwards.
+
+    Args:
+        tokens: Token ids of one output, in order; at most what a 64-bit integer holds.
+        rule: What counts as a loop.
+
+    Returns:
+        None when there is no loop, an empty or very short output included.
+
+    Raises:
+        InputError: The rule asks for fewer than two copies, which every output has.
+    """
+    import numpy as np
+
+    if rule.least_copies < 2:
+        raise InputError(
+            f"a loop has copies: got `least_copies` `{rule.least_copies}`, expected at least `2`"
+        )
+    total = len(tokens)
+    ids: Ids = np.asarray(tokens, dtype=np.int64)
+    best_start, best_covered, best_period = 0, 0, 0
+    for period in range(1, min(rule.longest_period_tokens, total // rule.least_copies) + 1):
+        start, matches = _longest_match(ids, period)
+        covered = matches + period
+        if covered < max(rule.least_covered_tokens, rule.least_copies * period):
+            continue
+        if covered > best_covered:
+            best_start, best_covered, best_period = start, covered, period
+    if best_period == 0:
+        return None
+    return Loop(
+        start=best_start,
+        period_tokens=best_period,
+        copies=best_covered // best_period,
+        covered_tokens=best_covered,
+        share=best_covered / total,
+    )
+
+
+def loop_in_text(text: str, rule: LoopRule = DEFAULT_RULE) -> TextLoop | None:
+    """The loop that covers most of a text, or None, for answers whose token ids are not at hand.
+
+    The text is cut into pieces of about the size of tokens, so the rule's numbers mean about the same. Where
+    ids exist, ``loop_in_tokens`` is exact and this is not needed.
+    """
+    numbers: dict[str, int] = {}
+    starts: list[int] = []
+    pieces: list[int] = []
+    for found in _PIECES.finditer(text):
+        starts.append(found.start())
+        pieces.append(numbers.setdefault(found.group(), len(numbers)))
+    loop = loop_in_tokens(pieces, rule)
+    if loop is None:
+        return None
+    starts.append(len(text))
+    start = starts[loop.start]
+    covered = starts[loop.start + loop.covered_tokens] - start
+    return TextLoop(
+        start=start,
+        period_characters=starts[loop.start + loop.period_tokens] - start,
+        copies=loop.copies,
+        covered_characters=covered,
+        share=covered / len(text),
+    )
+
+
+def _longest_match(ids: Ids, period: int) -> tuple[int, int]:
+    """Start and length of the longest stretch in which each token equals the one ``period`` later.
+
+    A stretch of L such tokens is L + period tokens with that period; the earliest of equally long ones counts.
+    """
+    import numpy as np
+
+    differs = np.flatnonzero(ids[period:] != ids[:-period])
+    borders = np.concatenate(([-1], differs, [len(ids) - period]))
+    lengths = np.diff(borders) - 1
+    longest = int(np.argmax(lengths))
+    return int(borders[longest]) + 1, int(lengths[longest])
