@@ -1,0 +1,99 @@
+"""From a lock to its jobs: what runs, under which digest, with which seeds.
+
+Does not live here: running them (``flows.run``), spreading tasks over a cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from qlock.core.base import Base, Count, Positive
+from qlock.core.digest import Digest, digest_of
+from qlock.core.effects import what_changes_output
+from qlock.core.lock import Lock, PointPin, PromptsPin, SuitePin
+from qlock.errors import InputError
+
+
+class Job(Base, frozen=True, kw_only=True):
+    """A point × a suite × a repeat: the unit of records and of resume."""
+
+    name: str
+    """``SUITE.POINT.REPEAT``; also the stem of its files."""
+    digest: Digest
+    point: str
+    suite: str
+    repeat: Positive
+    items: Count
+
+
+def jobs(lock: Lock) -> tuple[Job, ...]:
+    """Every job of a lock, point by point, so that each model is loaded once."""
+    found = []
+    for point in lock.point:
+        for suite in lock.suite:
+            if point.name not in suite.points:
+                continue
+            prompts = prompts_of(point, suite.name)
+            found += [
+                Job(
+                    name=f"{suite.name}.{point.name}.{repeat}",
+                    digest=job_digest(lock, point, suite, repeat),
+                    point=point.name,
+                    suite=suite.name,
+                    repeat=repeat,
+                    items=prompts.items,
+                )
+                for repeat in range(1, suite.repeats + 1)
+            ]
+    return tuple(found)
+
+
+def prompts_of(point: PointPin, suite: str) -> PromptsPin:
+    """What a point is asked in a suite.
+
+    Raises:
+        InputError: The lock does not say (not proved yet).
+    """
+    for prompts in point.prompts or ():
+        if prompts.suite == suite:
+            return prompts
+    raise InputError(f"the lock pins no prompts of suite `{suite}`", hint="run `qlock resolve`").within(
+        f"point.{point.name}"
+    )
+
+
+def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str:
+    """Digest of all that can change the replies of one job.
+
+    It covers engine, device, model, setting, the asking part of the suite, prompts, canaries and the frozen date;
+    not the other models of the lock, the names people gave, nor the graders' version.
+    """
+    ground: dict[str, Any] = {
+        "engine": what_changes_output(_named(lock.engine, point.engine)),
+        "device": what_changes_output(_named(lock.device, point.device)),
+        "model": what_changes_output(_named(lock.model, point.model)),
+        "setting": what_changes_output(_named(lock.setting, point.setting)),
+        "suite": what_changes_output(suite),
+        "point": what_changes_output(point),
+        "frozen_date": lock.frozen_date,
+        "repeat": repeat,
+    }
+    for name in ("grade_version", "repeats"):
+        ground["suite"].pop(name)
+    for key in [key for key in ground["point"] if key.startswith("prompts.")]:
+        if not key.startswith(f"prompts.{suite.name}."):
+            del ground["point"][key]
+    for table, name in (("engine", "name"), ("device", "name"), ("setting", "name")):
+        ground[table].pop(name)
+    return digest_of("job", ground)
+
+
+def _named(table: tuple[Any, ...], name: str) -> Any:
+    return next(entry for entry in table if entry.name == name)
+
+
+def item_seed(seed: int, item: str, repeat: int) -> int:
+    """The seed of one item in one repeat: 63 bits of SHA-256, never drawn from the order of work."""
+    data = f"qlock seed 1\n{seed}\n{repeat}\n{item}".encode()
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 1

