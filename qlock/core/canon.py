@@ -27,7 +27,7 @@ from qlock.errors import InputError
 T = TypeVar("T")
 
 _UNKNOWN = re.compile(
-    r"Object contains unknown field `(?P<field>.*)`(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL
+    r"Object contains unknown field `(?P<field>.*?)`(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL
 )
 _PATH = re.compile(r"^(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _MARKER = re.compile(rb"^(<{7}|={7}|>{7}|\|{7})( |\r?$)", re.MULTILINE)
@@ -238,7 +238,7 @@ def toml_text(value: Base) -> str:
 def _table(table: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     for key, value in table.items():
         if _is_plain(value):
-            yield tomli_w.dumps({key: value}).rstrip("\n")
+            yield _line(key, value)
     for key, value in table.items():
         inner = (*path, key)
         header = ".".join(part if _BARE_KEY.match(part) else tomli_w.dumps({part: 0})[:-5] for part in inner)
@@ -253,6 +253,12 @@ def _table(table: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
                 yield ""
                 yield f"[[{header}]]"
                 yield from _table(entry, inner)
+
+
+def _line(key: str, value: Any) -> str:
+    if value == {}:
+        return tomli_w.dumps({key: 0})[:-2] + "{}"
+    return tomli_w.dumps({key: value}).rstrip("\n")
 
 
 def _is_plain(value: Any) -> bool:
