@@ -122,15 +122,6 @@ class ModelFile(Base, frozen=True, kw_only=True):
     blake3: Digest | UnsetType = UNSET
 
 
-class RecipeRow(Base, frozen=True, kw_only=True):
-    """How much of a model has one quantization type."""
-
-    type: str
-    tensors: Count
-    elements: Count
-    bytes: Count
-
-
 class Canary(Base, frozen=True, kw_only=True):
     """A fixed prompt and what exactly came of it."""
 

@@ -22,6 +22,7 @@ from qlock.core.base import Base, Count, Finite, Name, Positive
 from qlock.core.canon import decode_text, read_toml_table, to_struct, toml_text
 from qlock.core.digest import Digest, blake3_of
 from qlock.core.effects import key_of
+from qlock.core.recipe import RecipeRow
 from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec, PromptSpec, SamplingSpec
 from qlock.errors import InputError
 
@@ -53,7 +54,7 @@ class ModelPin(Base, frozen=True, kw_only=True):
     sampling: dict[str, Any]
     """``general.sampling.*`` of the file; qlock sends its own values, so these are compared and shown only."""
     warnings: Annotated[tuple[str, ...], _NOTE]
-    recipe: tuple[facts.RecipeRow, ...]
+    recipe: tuple[RecipeRow, ...]
     file: tuple[facts.ModelFile, ...]
 
 

@@ -188,6 +188,8 @@ class Spec(Base, frozen=True, kw_only=True):
     anchor: tuple[AnchorSpec, ...] = ()
     compare: CompareSpec | UnsetType = UNSET
     gate: tuple[GateSpec, ...] = ()
+    frozen_date: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")] = "2026-01-01"
+    """The day that chat templates are told; fixed, so that two days resolve to one lock."""
     slurm: dict[str, Any] = {}
     """Where and how to run; never part of the lock."""
 

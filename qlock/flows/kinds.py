@@ -1,0 +1,98 @@
+"""Suites and engines found by name: a file or folder in ``qlock/suites`` or ``qlock/engines`` is a kind.
+
+No list is kept anywhere: adding one file adds one kind. Does not live here: what a suite or an engine must be
+(their folders' ``interface``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from qlock.core.base import Base, Positive
+from qlock.core.canon import known_keys, to_struct, unknown_key
+from qlock.core.exchange import Outcome
+from qlock.core.lock import SuitePin
+from qlock.core.spec import SuiteSpec
+from qlock.engines.interface import Engine
+from qlock.errors import InputError
+from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
+
+
+class SuiteKind(Base, frozen=True, kw_only=True):
+    """A suite, as its module defines it; see ``suites.interface``."""
+
+    kind: str
+    ask_version: Positive
+    grade_version: Positive
+    sources: tuple[str, ...]
+    params: Any
+    """The struct of the suite's own keys."""
+    items: Callable[[Data, Any, TokensOf], tuple[Item, ...]]
+    ask: Callable[[Item, Any], Play]
+    grade: Callable[[Item, Answer, Any], Outcome]
+    trials: Callable[[tuple[Item, ...], Any], tuple[Trial, ...]]
+
+
+def suite_kind(kind: str, *, where: str = "kind") -> SuiteKind:
+    """The suite called ``kind``.
+
+    Raises:
+        InputError: There is none; the known ones are named.
+    """
+    module = _member("qlock.suites", kind, what="suite kind", where=where)
+    parts = vars(module)
+    return SuiteKind(
+        kind=kind,
+        ask_version=parts["ASK_VERSION"],
+        grade_version=parts["GRADE_VERSION"],
+        sources=parts["SOURCES"],
+        params=parts["Params"],
+        items=parts["items"],
+        ask=parts["ask"],
+        grade=parts["grade"],
+        trials=parts["trials"],
+    )
+
+
+def engine_opener(kind: str) -> Callable[..., Engine]:
+    """What opens an engine called ``kind``.
+
+    Raises:
+        InputError: There is none; the known ones are named.
+    """
+    module = _member(
+        "qlock.engines", kind.replace("-", "_").replace(".", "_"), what="engine kind", where="engine.kind"
+    )
+    opener: Callable[..., Engine] = vars(module)["open_engine"]
+    return opener
+
+
+def members(package: str) -> tuple[str, ...]:
+    """Names of the members of a folder, sorted: every module that is not the interface."""
+    path = importlib.import_module(package).__path__
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(path) if module.name != "interface"))
+
+
+def _member(package: str, name: str, *, what: str, where: str) -> ModuleType:
+    known = members(package)
+    if name not in known:
+        raise InputError(f"got `{name}`, expected a known {what}: {', '.join(known)}").within(where)
+    return importlib.import_module(f"{package}.{name}")
+
+
+def params_of(kind: SuiteKind, suite: SuiteSpec | SuitePin, *, where: str) -> Any:
+    """The suite's own keys as its struct.
+
+    Raises:
+        InputError: A key is unknown to the suite and to the spec, missing, or of another type.
+    """
+    own = known_keys(kind.params, "")
+    common = tuple(name for name in SuiteSpec.__struct_fields__ if name != "params")
+    for key in suite.params:
+        if key not in own:
+            raise unknown_key(key, own + common).within(where)
+    return to_struct(suite.params, kind.params, name=where)
