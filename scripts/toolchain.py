@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import platform
-import shlex
 import shutil
 import subprocess
 import sys
@@ -225,7 +224,8 @@ def unpack(archive: Path, work: Path) -> Path:
 def configure(source: Path, build: Path) -> None:
     """Runs cmake on llama.cpp's own tree with paths mapped to fixed names."""
     tree = source / "vendor" / "llama.cpp"
-    mapped = shlex.join([f"-ffile-prefix-map={build}=/build", f"-ffile-prefix-map={tree}=/llama.cpp"])
+    # The quotes are for the shell that the build runs the compiler with: a folder's name may hold a space.
+    mapped = f'-ffile-prefix-map="{build}=/build" -ffile-prefix-map="{tree}=/llama.cpp"'
     cc, cxx = compilers()
     command = ["cmake", "-S", str(tree), "-B", str(build), *OPTIONS]
     command += [f"-DCMAKE_C_COMPILER={cc}", f"-DCMAKE_CXX_COMPILER={cxx}"]
