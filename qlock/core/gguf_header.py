@@ -15,8 +15,10 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Count, Positive
 from qlock.core.digest import blake3_of
+from qlock.errors import InputError
 
 MAX_LISTED_STRINGS = 4_096
+MAX_TEXT_BYTES = 1 << 20
 
 BOOL, STRING, ARRAY = 7, 8, 9
 SCALARS: dict[int, tuple[str, struct.Struct]] = {
@@ -98,11 +100,18 @@ class Header(Base, frozen=True, kw_only=True):
 
         An f32 is given as the shortest decimal that reads back to the same f32 (``0.6``, not
         ``0.6000000238418579``).
+
+        Raises:
+            InputError: It is a string of more than 1 MiB, which no key has that is looked at.
         """
         span = self.values.get(key)
         if span is None or span.type_id == ARRAY:
             return None
         if span.type_id == STRING:
+            if span.end - span.start > MAX_TEXT_BYTES:
+                raise InputError(
+                    f"{shown(key)} has `{span.end - span.start}` bytes, expected at most `{MAX_TEXT_BYTES}`"
+                )
             return self.raw[span.start : span.end].decode()
         name, layout = SCALARS[span.type_id]
         found: float = layout.unpack_from(self.raw, span.start)[0]

@@ -1,0 +1,101 @@
+"""What the reader says of each file of ``make_gguf.BROKEN``: message and hint, by the file's name."""
+
+from __future__ import annotations
+
+CUT = "the file is cut or damaged; download it again"
+
+MESSAGES: dict[str, tuple[str, str]] = {
+    "empty": ("the file is empty, expected a GGUF", ""),
+    "html": ("the file begins with the bytes `3c 21 44 4f`, expected `47 47 55 46` (GGUF)", ""),
+    "lfs-pointer": ("the file is a git-LFS pointer, not the weights", "run `git lfs pull`"),
+    "magic-cut": ("the file begins with the bytes `47 47`, expected `47 47 55 46` (GGUF)", ""),
+    "version-cut": ("the version needs `4` bytes, the file has `2` left", CUT),
+    "version-0": ("got GGUF version `0`, expected `2` or `3`", ""),
+    "version-1": ("got GGUF version `1`, expected `2` or `3`", ""),
+    "version-4": ("got GGUF version `4`, expected `2` or `3`", ""),
+    "big-endian": ("big-endian GGUF, this host is little-endian", "use the little-endian file of this model"),
+    "counts-cut": ("the count of keys needs `8` bytes, the file has `4` left", CUT),
+    "key-count-2-63": (
+        "`9223372036854775808` keys and `0` tensors need at least `129127208515966861312` bytes, the file has `0` left",
+        "",
+    ),
+    "tensor-count-2-63": (
+        "`0` keys and `9223372036854775808` tensors need at least `230584300921369395200` bytes, the file has `0` left",
+        "",
+    ),
+    "many-keys": ("got `65537` keys and `0` tensors, expected at most `65536` and `131072`", ""),
+    "many-tensors": ("got `0` keys and `131073` tensors, expected at most `65536` and `131072`", ""),
+    "key-empty": ("the key of KV `0` is empty", ""),
+    "key-length-2-60": ("the key of KV `0` needs `1152921504606846976` bytes, the file has `10` left", CUT),
+    "key-long": ("the key of KV `0` has `65536` bytes, expected at most `65535`", ""),
+    "key-no-utf8": ("the key of KV `0` is not UTF-8 at its byte `2`", ""),
+    "key-twice": ("the key `general.name` stands twice, at KV `1` and KV `2`", ""),
+    "template-twice": ("the key `tokenizer.chat_template` stands twice, at KV `0` and KV `2`", ""),
+    "string-length-1-gib": ("`k` (KV `0`) needs `1073741824` bytes, the file has `1` left", CUT),
+    "string-length-2-63": ("`k` (KV `0`) needs `9223372036854775808` bytes, the file has `1` left", CUT),
+    "string-no-utf8": ("`general.name` (KV `1`) is not UTF-8 at its byte `0`", ""),
+    "value-type-13": ("`k` (KV `0`) has the value type `13`, expected `0` to `12`", ""),
+    "element-type-13": ("`k` (KV `0`) has the value type `13`, expected `0` to `12`", ""),
+    "array-nested": ("`k` (KV `0`) is an array of arrays, which llama.cpp does not read", ""),
+    "array-u8-2-40": ("`k` (KV `0`) needs `1099511627776` bytes, the file has `1000` left", CUT),
+    "array-u64-2-63": ("`k` (KV `0`) needs `73786976294838206464` bytes, the file has `1000` left", CUT),
+    "array-string-2-40": (
+        "`k` (KV `0`) cannot hold `1099511627776` strings, the file has `1000` bytes left",
+        CUT,
+    ),
+    "array-string-inner-2-63": (
+        "a string of `k` (KV `0`) reaches to byte `9223372036854775874`, the file has `66`",
+        CUT,
+    ),
+    "array-string-inner-2-64": (
+        "a string of `k` (KV `0`) reaches to byte `18446744073709551672`, the file has `73`",
+        CUT,
+    ),
+    "array-string-last": ("a string of `k` (KV `0`) reaches to byte `75`, the file has `67`", CUT),
+    "bool-7": ("`tokenizer.ggml.add_bos_token` (KV `1`) is a bool, got `7` expected `0` or `1`", ""),
+    "bool-array-7": ("`k` (KV `0`) is a bool, got `7` expected `0` or `1`", ""),
+    "alignment-0": ("`general.alignment` is `0`, expected a power of two up to `2097152`", ""),
+    "alignment-3": ("`general.alignment` is `3`, expected a power of two up to `2097152`", ""),
+    "alignment-2-30": ("`general.alignment` is `1073741824`, expected a power of two up to `2097152`", ""),
+    "alignment-string": ("`general.alignment` is of type `string`, expected `u32`", ""),
+    "alignment-u64": ("`general.alignment` is of type `u64`, expected `u32`", ""),
+    "alignment-array": ("`general.alignment` is of type `array of u32`, expected `u32`", ""),
+    "tensor-name-empty": ("the name of tensor `0` is empty or contains a NUL", ""),
+    "tensor-name-nul": ("the name of tensor `0` is empty or contains a NUL", ""),
+    "tensor-name-64": ("the name of tensor `0` has `64` bytes, expected at most `63`", ""),
+    "tensor-name-no-utf8": ("the name of tensor `0` is not UTF-8 at its byte `0`", ""),
+    "tensor-twice": ("tensor `t` stands twice in the table, the second time as tensor `1`", ""),
+    "tensor-table-cut": ("tensor `t` needs `12` bytes, the file has `0` left", CUT),
+    "dimensions-5": ("tensor `t` has `5` dimensions, expected at most `4`", ""),
+    "dims-overflow": ("tensor `t` of shape `[4294967296, 4294967296]` has more than 2^63 - 1 elements", ""),
+    "dims-wrap": ("tensor `t` of shape `[4194304, 4194304, 1048577]` has more than 2^63 - 1 elements", ""),
+    "dims-negative": ("tensor `t` of shape `[18446744073709551615, 0]` has more than 2^63 - 1 elements", ""),
+    "row-not-whole": ("tensor `t` has rows of `100` elements, expected a multiple of `256` for Q4_K", ""),
+    "row-scalar": ("tensor `t` has rows of `1` elements, expected a multiple of `32` for Q4_0", ""),
+    "offset-first": (
+        "tensor `t` has the offset `32`, expected `0` (the padded sum of the tensors before it)",
+        "",
+    ),
+    "offset-overlap": (
+        "tensor `b` has the offset `64`, expected `128` (the padded sum of the tensors before it)",
+        "",
+    ),
+    "offset-gap": (
+        "tensor `b` has the offset `160`, expected `128` (the padded sum of the tensors before it)",
+        "",
+    ),
+    "offset-unpadded": (
+        "tensor `b` has the offset `12`, expected `32` (the padded sum of the tensors before it)",
+        "",
+    ),
+    "offset-after-unknown": (
+        "tensor `b` has the offset `33`, expected a multiple of `32`, at least `0` (the padded sum of the tensors before it)",
+        "",
+    ),
+    "data-cut": ("the tensor data are cut: expected `256` bytes, have `192`", "download the file again"),
+    "data-missing": ("tensor `t` needs `12` bytes, the file has `10` left", CUT),
+    "data-huge": (
+        "the tensor data are cut: expected `4503599627370624` bytes, have `256`",
+        "download the file again",
+    ),
+}
