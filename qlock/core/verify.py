@@ -26,6 +26,7 @@ from typing import Any, Literal
 from qlock.core.base import Base
 from qlock.core.effects import Effect, keyed, leaves, weaker
 from qlock.core.escape import for_message
+from qlock.core.facts import ReadBack, Setting
 
 Rule = Literal[
     "model-files",
@@ -164,3 +165,30 @@ def entries(
         if key not in mine
     ]
     return findings
+
+
+def read_back_findings(where: str, setting: Setting, read_back: ReadBack) -> list[Finding]:
+    """Rule 5: what the engine says of itself against what it was told."""
+    told = {
+        "context_tokens": setting.context_tokens,
+        "slots": setting.slots,
+        "batch_tokens": setting.batch_tokens,
+        "ubatch_tokens": setting.ubatch_tokens,
+        "threads": setting.threads,
+        "batch_threads": setting.batch_threads,
+        "cache_type_k": setting.cache_type_k,
+        "cache_type_v": setting.cache_type_v,
+        "flash_attention": setting.flash_attention,
+        "layers_offloaded": min(setting.gpu_layers, read_back.layers),
+    }
+    return [
+        Finding(
+            rule="read-back",
+            where=f"{where}.{name}",
+            expected=shown(value),
+            found=shown(getattr(read_back, name)),
+            effect="output",
+        )
+        for name, value in told.items()
+        if getattr(read_back, name) != value
+    ]

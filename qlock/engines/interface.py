@@ -14,6 +14,7 @@ from typing import Protocol
 from qlock.core.base import Base, Count, Finite, Share
 from qlock.core.exchange import Ending
 from qlock.core.facts import ProbeRow, ReadBack, Setting
+from qlock.world.interface import MappedFile
 
 
 class Sampling(Base, frozen=True, kw_only=True):
@@ -109,16 +110,6 @@ class Broken(Base, frozen=True, kw_only=True, tag_field="kind", tag="broken"):
 
 
 Done = Generated | Measured | Broken
-
-
-class MappedFile(Base, frozen=True, kw_only=True):
-    """One file-backed mapping with code in it, as ``/proc/PID/maps`` had it."""
-
-    path: str
-    """Absolute; readable through ``/proc/PID/map_files`` even when replaced since."""
-    device: str
-    inode: Count
-    deleted: bool
 
 
 class Engine(Protocol):

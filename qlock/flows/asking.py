@@ -1,0 +1,258 @@
+"""From a suite's items to token ids, and from an engine's answers back to replies.
+
+One ``Asker`` serves one suite at one point: it cuts the items, plays each to its first request, renders and tokenizes
+it, digests all of that for the lock, and turns later requests into work for the engine.
+
+Does not live here: keeping many plays going (``flows.driver``), grading (``flows.grading``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import msgspec
+
+from qlock.core.base import Base, Count
+from qlock.core.digest import digest_of
+from qlock.core.exchange import Call, Chat, Complete, Completed, Failed, Raw, Reply, Request, Score, Scored
+from qlock.core.facts import ReadBack
+from qlock.core.lock import PromptsPin, SuitePin
+from qlock.core.plan import item_seed
+from qlock.core.record import item_digest
+from qlock.core.template import RenderRequest, Template, starts_with_bos
+from qlock.engines.interface import (
+    Broken,
+    Done,
+    Engine,
+    Generate,
+    Generated,
+    Measure,
+    Measured,
+    Sampling,
+    Work,
+)
+from qlock.errors import InputError
+from qlock.flows.kinds import SuiteKind
+from qlock.suites.interface import Data, Item, Play
+from qlock.world.render import Renderer
+
+_THINKING = {"template-default": None, "on": True, "off": False}
+
+
+class Prompt(Base, frozen=True, kw_only=True):
+    """One request as text and as token ids."""
+
+    text: str
+    tokens: tuple[int, ...]
+    uses_date: bool
+
+
+class Question(Base, frozen=True, kw_only=True):
+    """One item, ready to be asked."""
+
+    item: Item
+    digest: str
+    first: Prompt
+    score_from: Count
+    """With a ``Score``: from which token; 0 otherwise."""
+
+
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
+    """One suite at one point."""
+
+    engine: Engine
+    renderer: Renderer
+    read_back: ReadBack
+    template: str | None
+    """The chat template in use: the suite's own, else the model's; ``None`` where there is none."""
+    kind: SuiteKind
+    params: Any
+    suite: SuitePin
+    frozen_date: str
+
+    def play(self, item: Item) -> Play:
+        """A fresh play of one item."""
+        return self.kind.ask(item, self.params)
+
+    def questions(self, data: Data, *, limit: int | None = None) -> tuple[Question, ...]:
+        """Every item in order, with its first request rendered and tokenized.
+
+        Raises:
+            InputError: Two items share an id, a template cannot render an item, or BOS is doubled.
+        """
+        items = self.kind.items(data, self.params, self._tokens_of)[: limit or self.suite.items_limit]
+        _check_ids(items)
+        return tuple(self._question(item, prompt, score) for item, prompt, score in self._first(items))
+
+    def _first(self, items: tuple[Item, ...]) -> list[tuple[Item, Prompt, int]]:
+        texts: list[tuple[Item, str, bool, bool, bool]] = []
+        scores: dict[str, Score] = {}
+        for item in items:
+            play = self.play(item)
+            request = next(play)
+            play.close()
+            match request:
+                case Score():
+                    scores[item.id] = request
+                    texts.append((item, "", False, False, False))
+                case Complete(prompt=prompt):
+                    texts.append((item, *self._text(prompt, item.id)))
+                case Call():
+                    raise InputError("the play begins with a call, expected a request to the model").within(
+                        item.id
+                    )
+        ids = self._tokenize([(text, add, special) for _, text, add, special, _ in texts])
+        return [
+            (
+                item,
+                Prompt(
+                    text=text, tokens=scores[item.id].tokens if item.id in scores else tokens, uses_date=date
+                ),
+                scores[item.id].score_from if item.id in scores else 0,
+            )
+            for (item, text, _, _, date), tokens in zip(texts, ids, strict=True)
+        ]
+
+    def _question(self, item: Item, prompt: Prompt, score_from: int) -> Question:
+        bos = self.read_back.bos_token
+        if bos >= 0 and prompt.tokens[:2] == (bos, bos):
+            raise InputError(
+                "the prompt begins with two BOS tokens", hint="look at the chat template"
+            ).within(item.id)
+        return Question(
+            item=item,
+            digest=item_digest(item.id, item.slices, item.body),
+            first=prompt,
+            score_from=score_from,
+        )
+
+    def _text(self, prompt: Chat | Raw, item: str) -> tuple[str, bool, bool, bool]:
+        """Text, whether BOS is to be added, whether special tokens are read, whether the date was asked for."""
+        match prompt:
+            case Raw(text=text):
+                return text, True, False, False
+            case Chat():
+                try:
+                    rendered = self.renderer.render(self._template(), self._render_request(prompt))
+                except InputError as error:
+                    raise error.within(item) from None
+                has_bos = starts_with_bos(rendered.text, self.read_back.bos_text)
+                return rendered.text, self.read_back.add_bos and not has_bos, True, rendered.uses_date
+
+    def _template(self) -> Template:
+        if self.template is None:
+            raise InputError(
+                "the model has no chat template and the item is a conversation",
+                hint='give `[suite.prompt] template = "file:…"`, or items with `prompt`',
+            )
+        return Template(
+            text=self.template, bos_token=self.read_back.bos_text, eos_token=self.read_back.eos_text
+        )
+
+    def _render_request(self, chat: Chat) -> RenderRequest:
+        rule = self.suite.prompt
+        messages = [msgspec.to_builtins(message) for message in chat.messages]
+        shown = [msgspec.to_builtins(message) for message in rule.few_shot]
+        has_system = bool(messages) and messages[0]["role"] == "system"
+        system = [messages.pop(0)] if has_system else []
+        if rule.system and not system:
+            system = [{"role": "system", "content": rule.system}]
+        return RenderRequest(
+            messages=(*system, *shown, *messages),
+            tools=chat.tools,
+            thinking=_THINKING[rule.thinking],
+            variables={"reasoning_effort": rule.effort} if rule.effort else {},
+            frozen_date=self.frozen_date,
+        )
+
+    def _tokens_of(self, text: str) -> tuple[int, ...]:
+        return self.engine.tokenize([text], add_special=True, parse_special=False)[0]
+
+    def _tokenize(self, texts: list[tuple[str, bool, bool]]) -> list[tuple[int, ...]]:
+        found: dict[int, tuple[int, ...]] = {}
+        for rule in sorted({(add, special) for _, add, special in texts}):
+            chosen = [index for index, (_, add, special) in enumerate(texts) if (add, special) == rule]
+            ids = self.engine.tokenize(
+                [texts[i][0] for i in chosen], add_special=rule[0], parse_special=rule[1]
+            )
+            found |= dict(zip(chosen, ids, strict=True))
+        return [found[index] for index in range(len(texts))]
+
+    def pin(self, questions: tuple[Question, ...]) -> PromptsPin:
+        """What the lock pins of all that is asked."""
+        return PromptsPin(
+            suite=self.suite.name,
+            items=len(questions),
+            items_digest=digest_of("items", [[question.item.id, question.digest] for question in questions]),
+            text_digest=digest_of("prompts", [question.first.text for question in questions]),
+            tokens_digest=digest_of("tokens", [question.first.tokens for question in questions]),
+            uses_date=any(question.first.uses_date for question in questions),
+        )
+
+    def first_work(self, question: Question, *, repeat: int) -> Work:
+        """The first request of an item as work for the engine."""
+        if question.score_from:
+            return Measure(id=question.item.id, tokens=question.first.tokens, score_from=question.score_from)
+        return self._generate(question.item.id, question.first.tokens, repeat)
+
+    def work(self, item: Item, request: Request, *, repeat: int) -> Work:
+        """A later request of a play as work for the engine."""
+        match request:
+            case Score(tokens=tokens, score_from=score_from):
+                return Measure(id=item.id, tokens=tokens, score_from=score_from)
+            case Complete(prompt=prompt):
+                text, add, special, _ = self._text(prompt, item.id)
+                return self._generate(item.id, self._tokenize([(text, add, special)])[0], repeat)
+            case Call():
+                raise InputError("tool calls need a sandbox, which this version does not have").within(
+                    item.id
+                )
+            case _:
+                assert_never(request)
+
+    def _generate(self, item: str, tokens: tuple[int, ...], repeat: int) -> Generate:
+        rule = self.suite.sampling
+        sampling = Sampling(
+            temperature=rule.temperature,
+            top_k=rule.top_k,
+            top_p=rule.top_p,
+            min_p=rule.min_p,
+            repeat_penalty=rule.repeat_penalty,
+            presence_penalty=rule.presence_penalty,
+            frequency_penalty=rule.frequency_penalty,
+            penalty_tokens=rule.penalty_tokens,
+            seed=item_seed(rule.seed, item, repeat),
+            answer_tokens=rule.answer_tokens,
+            stop=rule.stop,
+            ignore_eos=False,
+        )
+        return Generate(id=item, tokens=tokens, sampling=sampling, logprobs=False, logits_digest=False)
+
+
+def reply_of(done: Done, *, prompt_tokens: int) -> Reply:
+    """What the engine gave back, as a suite sees it."""
+    match done:
+        case Generated():
+            return Completed(
+                text=done.text,
+                tokens=done.tokens,
+                ending=done.ending,
+                prompt_tokens=prompt_tokens,
+                why=done.why,
+            )
+        case Measured(nats=nats):
+            return Scored(nats=nats)
+        case Broken(why=why):
+            return Failed(why=why)
+        case _:
+            assert_never(done)
+
+
+def _check_ids(items: tuple[Item, ...]) -> None:
+    first: dict[str, int] = {}
+    for index, item in enumerate(items, start=1):
+        if item.id in first:
+            raise InputError(f"two items have the id `{item.id}`: number {first[item.id]} and number {index}")
+        first[item.id] = index
+    if not items:
+        raise InputError("got no items, expected at least one")

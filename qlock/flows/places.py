@@ -1,0 +1,125 @@
+"""Where files lie now: by their source when a lock is made, by name and digest when one is obeyed.
+
+Where things are is not in the lock, so a lock moved to another folder or node works unchanged. Looked through, in
+this order: beside the spec (or the lock), the folders of ``--models`` and ``QLOCK_MODELS`` and below them, installed
+packages.
+
+Does not live here: digests (``world.digests``) and what a wrong one means (``core.verify``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from qlock.core.base import Base
+from qlock.core.gguf import shard_names
+from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, file_name, parse_source
+from qlock.errors import AbsentError, InputError
+from qlock.world.interface import World
+
+_MOST_FOLDERS = 20_000
+
+
+class Place(Base, frozen=True, kw_only=True):
+    """A file that was asked for and where it lies."""
+
+    name: str
+    path: str
+
+
+def locate(world: World, source: str, *, base: Path) -> Path:
+    """The file that a source names, when a lock is made.
+
+    Args:
+        world: The effects.
+        source: As written in the spec.
+        base: The folder of the spec.
+
+    Raises:
+        InputError: The source is in no known form, or of a kind that this version cannot read.
+        AbsentError: It is not there.
+    """
+    match parse_source(source):
+        case FileSource(path=path):
+            found = base / path
+            if not os.path.lexists(found):
+                raise AbsentError(f"no file at `{path}`, looked from the folder of the spec")
+            return found
+        case WheelSource(package=package, member=member):
+            return world.wheels.member(f"{package}/{member}")
+        case HubSource() | UrlSource():
+            raise InputError(
+                f"got `{source}`, this version of qlock reads file: and wheel: sources only",
+                hint="download the file and name it with file:PATH",
+            )
+
+
+def shards(path: Path) -> tuple[Path, ...]:
+    """The file itself, or all shards of the split model that it is a part of, in order.
+
+    NOTE: symbolic links are kept as they are: resolved, the shards of a Hub cache would lose their names.
+    """
+    return tuple(path.with_name(name) for name in shard_names(path.name))
+
+
+class Places:
+    """Finds locked files by name.
+
+    Args:
+        world: The effects.
+        base: The folder of the lock's spec, or of the lock.
+        folders: ``--models``, first come first looked at; ``QLOCK_MODELS`` is added to them.
+    """
+
+    def __init__(self, world: World, *, base: Path, folders: tuple[Path, ...] = ()) -> None:
+        self._world = world
+        self._base = base
+        variable = world.environment.get("QLOCK_MODELS", "")
+        self._folders = (*folders, *(Path(part) for part in variable.split(os.pathsep) if part))
+        self._below: dict[str, list[Path]] | None = None
+
+    def candidates(self, name: str, requested: str) -> Iterator[Path]:
+        """Every place where a file of this name lies, best first; the caller takes the one of the right digest."""
+        seen: set[Path] = set()
+        for path in self._all(name, requested):
+            if path not in seen and path.exists():
+                seen.add(path)
+                yield path
+
+    def _all(self, name: str, requested: str) -> Iterator[Path]:
+        match parse_source(requested):
+            case FileSource(path=path):
+                yield (self._base / path).with_name(name)
+            case WheelSource(package=package, member=member):
+                with contextlib.suppress(AbsentError):
+                    yield self._world.wheels.member(f"{package}/{member}").with_name(name)
+            case HubSource() | UrlSource():
+                pass
+        for folder in self._folders:
+            yield folder / name
+        yield self._base / name
+        yield from self._index().get(name, ())
+
+    def _index(self) -> dict[str, list[Path]]:
+        if self._below is None:
+            self._below = {}
+            walked = 0
+            for top in self._folders:
+                for folder, inner, names in os.walk(top):
+                    inner.sort()
+                    walked += 1
+                    if walked > _MOST_FOLDERS:
+                        raise AbsentError(
+                            f"more than {_MOST_FOLDERS} folders below `{top}`", hint="name a smaller folder"
+                        )
+                    for name in sorted(names):
+                        self._below.setdefault(name, []).append(Path(folder) / name)
+        return self._below
+
+
+def source_name(source: str) -> str:
+    """The name that a source's file goes by in a lock."""
+    return file_name(parse_source(source))

@@ -1,0 +1,226 @@
+"""Proving a point on the node: load it, hold the engine to its setting, and pin what it does.
+
+Lives here: the order of the proof and what it yields. Does not live here: which points are proved and what is kept
+from an older lock (``flows.resolve``), running (``flows.run``) - which holds a machine against the same facts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from qlock.core import facts
+from qlock.core.base import Base
+from qlock.core.canaries import CANARIES, PLAIN_TEXT, PROBE_PROMPTS, PROBE_STEPS, STEPS, sane_nats_limit
+from qlock.core.digest import digest_of
+from qlock.core.lock import PromptsPin, SuitePin
+from qlock.core.probing import verdict
+from qlock.core.verify import Finding
+from qlock.engines.interface import (
+    Broken,
+    Done,
+    Engine,
+    Generate,
+    Generated,
+    Load,
+    Measure,
+    Measured,
+    Sampling,
+)
+from qlock.errors import EngineError
+from qlock.flows.asking import Asker, Question
+from qlock.flows.kinds import params_of, suite_kind
+from qlock.world.interface import World
+from qlock.world.render import Renderer
+
+GREEDY = Sampling(
+    temperature=0.0,
+    top_k=0,
+    top_p=1.0,
+    min_p=0.0,
+    repeat_penalty=1.0,
+    presence_penalty=0.0,
+    frequency_penalty=0.0,
+    penalty_tokens=0,
+    seed=0,
+    answer_tokens=STEPS,
+    stop=(),
+    ignore_eos=True,
+)
+
+Opener = Callable[..., Engine]
+"""``open_engine(lib_folder=…)`` of an engine's module."""
+
+
+class Exam(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite with the bytes of its files at hand."""
+
+    pin: SuitePin
+    data: Mapping[str, bytes]
+    template: str | None
+    """The suite's own chat template."""
+
+
+class Behaviour(Base, frozen=True, kw_only=True):
+    """What a loaded point does with the canaries."""
+
+    canary: tuple[facts.Canary, ...]
+    plain_text_nats: float
+
+
+class Proof(Base, frozen=True, kw_only=True):
+    """All that can be pinned of a point on the node."""
+
+    read_back: facts.ReadBack
+    behaviour: Behaviour
+    prompts: tuple[PromptsPin, ...]
+    probe: tuple[facts.ProbeRow, ...]
+    repeatable: str
+    repeatable_why: str
+
+
+def load(engine: Engine, weights: tuple[str, ...], setting: facts.Setting) -> facts.ReadBack:
+    """Load a point and give what the engine says of itself."""
+    return engine.load(Load(weights=weights, setting=setting))
+
+
+def behave(engine: Engine, read_back: facts.ReadBack) -> Behaviour:
+    """Decode the canaries.
+
+    A canary that does not fit the context is left out: the lock pins which ones there are.
+
+    Raises:
+        EngineError: A canary could not be decoded.
+    """
+    room = read_back.context_tokens - STEPS
+    names = list(CANARIES)
+    ids = engine.tokenize([*CANARIES.values(), PLAIN_TEXT], add_special=True, parse_special=False)
+    fitting = {name: tokens for name, tokens in zip(names, ids, strict=False) if 0 < len(tokens) <= room}
+    for name, tokens in fitting.items():
+        engine.submit(Generate(id=name, tokens=tokens, sampling=GREEDY, logprobs=False, logits_digest=True))
+    plain = ids[-1][: read_back.context_tokens]
+    engine.submit(Measure(id="plain-text", tokens=plain, score_from=1))
+    done: dict[str, Done] = {}
+    for _ in range(len(fitting) + 1):
+        one = engine.next_done()
+        done[one.id] = one
+    canaries = tuple(_canary(name, done[name]) for name in sorted(fitting))
+    return Behaviour(canary=canaries, plain_text_nats=_mean_nats(done["plain-text"]))
+
+
+def _canary(name: str, done: Done) -> facts.Canary:
+    match done:
+        case Generated(tokens=tokens, logits_digest=logits) if logits and done.ending != "error":
+            return facts.Canary(name=name, tokens_digest=digest_of("tokens", tokens), logits_digest=logits)
+        case Generated(why=why) | Broken(why=why):
+            raise EngineError(f"the canary `{name}` could not be decoded: {why or 'no logits came back'}")
+        case Measured():
+            raise EngineError(f"the canary `{name}` came back scored, expected tokens")
+
+
+def _mean_nats(done: Done) -> float:
+    match done:
+        case Measured(nats=nats) if nats:
+            return math.fsum(nats) / len(nats)
+        case Broken(why=why):
+            raise EngineError(f"the plain text could not be scored: {why}")
+        case _:
+            raise EngineError("the plain text could not be scored: no values came back")
+
+
+def insane(behaviour: Behaviour, read_back: facts.ReadBack, *, where: str) -> list[Finding]:
+    """A finding when plain English costs the model as much as guessing: its kernels or its file are broken."""
+    limit = sane_nats_limit(read_back.vocab_tokens)
+    if behaviour.plain_text_nats < limit:
+        return []
+    return [
+        Finding(
+            rule="canaries",
+            where=f"{where}.plain_text_nats",
+            expected=f"below {limit:.2f}",
+            found=f"{behaviour.plain_text_nats:.2f}",
+            effect="output",
+            why="engine output not sane: plain English costs as much as guessing; "
+            "for random weights set `trained = false`",
+        )
+    ]
+
+
+def probe(engine: Engine, read_back: facts.ReadBack) -> tuple[facts.ProbeRow, ...]:
+    """Run the schedule probe on the canaries that fit."""
+    ids = engine.tokenize([CANARIES[name] for name in PROBE_PROMPTS], add_special=True, parse_special=False)
+    room = read_back.context_tokens - PROBE_STEPS
+    return engine.probe([tokens for tokens in ids if 0 < len(tokens) <= room], steps=PROBE_STEPS)
+
+
+def asker(
+    engine: Engine,
+    renderer: Renderer,
+    read_back: facts.ReadBack,
+    exam: Exam,
+    *,
+    model_template: str | None,
+    frozen_date: str,
+) -> Asker:
+    """The asker of one suite at the loaded point."""
+    kind = suite_kind(exam.pin.kind)
+    return Asker(
+        engine=engine,
+        renderer=renderer,
+        read_back=read_back,
+        template=exam.template if exam.template is not None else model_template,
+        kind=kind,
+        params=params_of(kind, exam.pin, where=f"suite.{exam.pin.name}"),
+        suite=exam.pin,
+        frozen_date=frozen_date,
+    )
+
+
+def questions_of(asker: Asker, exam: Exam) -> tuple[Question, ...]:
+    """The questions of one suite, with its name in front of any error."""
+    from qlock.errors import QlockError
+
+    try:
+        return asker.questions(exam.data)
+    except QlockError as error:
+        raise error.within(f"suite.{exam.pin.name}") from None
+
+
+def engine_facts(world: World, engine: Engine, *, name: str, kind: str) -> facts.Engine:
+    """The engine as it runs now: every file that its process mapped; whole only after a decode."""
+    mapped = engine.mapped_files()
+    folders = sorted(
+        {str(Path(file.path).parent) for file in mapped if Path(file.path).name.startswith("libllama")}
+    )
+    files = world.maps.engine_files(
+        mapped,
+        build_folders=[Path(folder) for folder in folders],
+        digest=lambda path: world.digests.digest_file(path, cache=world.cache_folder),
+    )
+    return facts.Engine(
+        name=name, kind=kind, label=engine.label(), system_info=engine.system_info(), file=tuple(files)
+    )
+
+
+def proof(
+    engine: Engine,
+    read_back: facts.ReadBack,
+    *,
+    setting: facts.Setting,
+    prompts: tuple[PromptsPin, ...],
+) -> Proof:
+    """Canaries and probe of the loaded point."""
+    behaviour = behave(engine, read_back)
+    rows = probe(engine, read_back)
+    said = verdict(rows, slots=setting.slots)
+    return Proof(
+        read_back=read_back,
+        behaviour=behaviour,
+        prompts=prompts,
+        probe=rows,
+        repeatable=said.repeatable,
+        repeatable_why=said.why,
+    )
