@@ -192,7 +192,7 @@ class _Generation(Extension):
     The body becomes a call block, as in transformers, so that variables set inside stay inside.
     """
 
-    tags = {"generation"}  # noqa: RUF012 - the base class declares it without ClassVar
+    tags = {"generation"}
 
     def parse(self, parser: Parser) -> nodes.CallBlock:
         line = next(parser.stream).lineno
@@ -326,10 +326,14 @@ def _template_line(trace: TracebackType | None) -> int | None:
 
 
 def _told(error: Exception) -> str:
-    """The error's class and text; a template can make the text as long as it likes, and even break it."""
-    if isinstance(error, RecursionError):
-        return "it nests too deeply"
-    return f"{type(error).__name__}: {_clean(str(error))}"
+    """The error's class and its text, which a template can make as long as it likes."""
+    match error:
+        case RecursionError():
+            return "it nests too deeply"
+        case SyntaxError():  # Its line counts in the program that Jinja made of the template.
+            return _clean(error.msg)
+        case _:
+            return f"{type(error).__name__}: {_clean(str(error))}"
 
 
 def _clean(message: str) -> str:
