@@ -37,7 +37,8 @@ SCALARS: dict[int, tuple[str, struct.Struct]] = {
 """Name and layout of each GGUF value type of fixed size, by number."""
 
 _F32 = struct.Struct("<f")
-_F32_MAX = float.fromhex("0x1.fffffep127")
+_F32_BEYOND = float.fromhex("0x1.ffffffp127")
+"""From here on a number rounds to infinity as an f32."""
 
 
 class NeedMore(Base, frozen=True, kw_only=True):
@@ -98,7 +99,7 @@ class Header(Base, frozen=True, kw_only=True):
     def value(self, key: str) -> str | float | bool | None:
         """The value under ``key``; None when it is absent or an array.
 
-        An f32 is given as the shortest decimal that reads back to the same f32 (``0.6``, not
+        An f32 is given with as few decimal digits as read back to the same f32 (``0.6``, not
         ``0.6000000238418579``).
 
         Raises:
@@ -181,10 +182,10 @@ def elements_of(shape: tuple[int, ...]) -> int:
 
 
 def _shortest(number: float) -> float:
-    """The shortest decimal whose nearest f32 is ``number``, which is an f32 itself."""
+    """``number``, which is an f32, rounded to as few decimal digits as read back to the same f32."""
     for digits in range(1, 9):
         short = float(f"{number:.{digits}g}")
         # Rounding up can leave the range of f32, and NaN equals nothing: both end at the number itself.
-        if abs(short) <= _F32_MAX and _F32.unpack(_F32.pack(short))[0] == number:
+        if abs(short) < _F32_BEYOND and _F32.unpack(_F32.pack(short))[0] == number:
             return short
     return float(f"{number:.9g}")

@@ -76,7 +76,12 @@ def read_header(data: bytes | memoryview, file_bytes: int, *, name: str = "") ->
     Raises:
         InputError: The file is no GGUF, is cut, or contradicts itself; one line says how.
     """
-    view = memoryview(data).cast("B")[:file_bytes]
+    # Views are released at once: an error's traceback would keep the caller from closing a mapped file.
+    with memoryview(data) as given, given.cast("B") as flat, flat[:file_bytes] as view:
+        return _read(view, file_bytes, name)
+
+
+def _read(view: memoryview, file_bytes: int, name: str) -> Header | NeedMore:
     try:
         return _header(_Cursor(view, file_bytes))
     except _PrefixTooShortError as end:

@@ -70,7 +70,7 @@ def split_of(header: Header) -> Split | UnsetType:
 
 
 def check_split(headers: tuple[tuple[str, Header], ...]) -> None:
-    """Check that files are one whole model, given as (name, header) in any order.
+    """Check that files are one whole model, given as at least one (name, header), in any order.
 
     One file that does not call itself a shard passes. Names may be paths, but all in one folder.
 
