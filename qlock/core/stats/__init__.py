@@ -1,0 +1,51 @@
+"""The arithmetic of comparisons: tests, intervals, and how much data a statement needs.
+
+Lives here: formulas over counts and numbers that are already paired, each with its assumptions and source. Does
+not live here: what is paired with what, whether a comparison is valid, and gates as the spec words them.
+
+Three things hold for every function. Side A is the reference and side B is what is judged; a difference is
+always B − A. What cannot be computed is a ``CannotTell`` with the reason, never NaN, an infinity, or a zero that
+looks like a measurement; counts that contradict themselves are an ``InputError``. The order of items never
+matters, and the same seed gives the same numbers.
+
+Intervals cover the choice of items only. How far two runs of one point differ is told by ``noise_floor``.
+
+    >>> from qlock.core import stats
+    >>> stats.mcnemar_exact(6, 0).p_value
+    0.03125
+"""
+
+from qlock.core.stats.interface import (
+    FEWEST_PAIRS,
+    CannotTell,
+    Detectable,
+    Interval,
+    NonInferiority,
+    PairedTest,
+    PairsNeeded,
+)
+from qlock.core.stats.means import bootstrap_paired, cluster_mean, paired_mean_interval, permutation_paired
+from qlock.core.stats.shares import holm, mcnemar_exact, newcombe_paired, noise_floor, non_inferior, wilson
+from qlock.core.stats.sizes import pairs_to_decide, smallest_detectable_difference
+
+__all__ = [
+    "FEWEST_PAIRS",
+    "CannotTell",
+    "Detectable",
+    "Interval",
+    "NonInferiority",
+    "PairedTest",
+    "PairsNeeded",
+    "bootstrap_paired",
+    "cluster_mean",
+    "holm",
+    "mcnemar_exact",
+    "newcombe_paired",
+    "noise_floor",
+    "non_inferior",
+    "paired_mean_interval",
+    "pairs_to_decide",
+    "permutation_paired",
+    "smallest_detectable_difference",
+    "wilson",
+]

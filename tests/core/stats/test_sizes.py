@@ -1,0 +1,146 @@
+"""How much data a statement needs: brute force on small sizes, textbook formula on large ones, then laws."""
+
+from __future__ import annotations
+
+from math import comb, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from qlock.core import stats
+from qlock.core.stats import CannotTell, Detectable, PairsNeeded
+from qlock.errors import InputError
+
+
+def brute_power(n: int, discordant_share: float, difference: float, alpha: float) -> float:
+    """Every table of n pairs, its probability, and whether our own test rejects there."""
+    only_a, only_b = (discordant_share + difference) / 2, (discordant_share - difference) / 2
+    power = 0.0
+    for b in range(n + 1):
+        for c in range(n - b + 1):
+            if stats.mcnemar_exact(b, c).p_value <= alpha:
+                ways = comb(n, b) * comb(n - b, c)
+                power += ways * only_a**b * only_b**c * (1 - discordant_share) ** (n - b - c)
+    return power
+
+
+def connor(n: int, psi: float, power: float, alpha: float) -> float:
+    """The difference at which Connor's normal approximation has this power."""
+    za, zb = norm.isf(alpha / 2), norm.isf(1 - power)
+    return float(sqrt(psi) * (sqrt(n) * za + zb * sqrt(n + zb**2 - za**2)) / (n + zb**2))
+
+
+@pytest.mark.parametrize("n, discordant_share", [(20, 0.6), (30, 0.5), (40, 1.0)])
+def test_the_power_at_the_detectable_difference_is_the_one_asked_for(n: int, discordant_share: float) -> None:
+    found = stats.smallest_detectable_difference(n, discordant_share)
+    assert isinstance(found, Detectable)
+    assert brute_power(n, discordant_share, found.difference_share, 0.05) == pytest.approx(0.8, abs=1e-9)
+
+
+@pytest.mark.parametrize("n, discordant_share", [(2_000, 0.1), (12_000, 0.05), (1_000_000, 0.05)])
+def test_large_sizes_agree_with_the_textbook(n: int, discordant_share: float) -> None:
+    found = stats.smallest_detectable_difference(n, discordant_share, power=0.9, alpha=0.01)
+    assert isinstance(found, Detectable)
+    assert found.difference_share == pytest.approx(connor(n, discordant_share, 0.9, 0.01), rel=0.03)
+
+
+def test_too_few_pairs_cannot_detect_anything() -> None:
+    assert stats.smallest_detectable_difference(5, 1.0) == CannotTell(
+        why="`5` pairs are too few: even if all that differ went one way, the power would be `0.00`"
+    )
+    assert stats.smallest_detectable_difference(0, 0.1) == CannotTell(why="there are no pairs")
+    assert stats.smallest_detectable_difference(100, 0.0) == CannotTell(why="no pairs are expected to differ")
+
+
+@pytest.mark.parametrize(
+    "discordant_share, power, message",
+    [
+        (1.5, 0.8, "`discordant_share` lies between 0 and 1: got `1.5`"),
+        (0.5, 1.0, "`power` lies between 0 and 1, both excluded: got `1.0`"),
+    ],
+)
+def test_senseless_plans_are_refused(discordant_share: float, power: float, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        stats.smallest_detectable_difference(100, discordant_share, power=power)
+    assert str(caught.value) == message
+
+
+@given(st.integers(20, 400), st.floats(0.05, 1))
+def test_more_power_needs_a_larger_difference(n: int, discordant_share: float) -> None:
+    less = stats.smallest_detectable_difference(n, discordant_share, power=0.6)
+    more = stats.smallest_detectable_difference(n, discordant_share, power=0.9)
+    match less, more:
+        case Detectable(), Detectable():
+            assert 0 < less.difference_share < more.difference_share <= discordant_share
+        case CannotTell(), Detectable():
+            pytest.fail("less power cannot be harder to reach")
+        case _:
+            pass
+
+
+# ---------------------------------------------------------------- pairs to decide
+
+
+def needed(cells: tuple[int, int, int, int], margin_share: float) -> PairsNeeded | CannotTell:
+    both, only_a, only_b, neither = cells
+    return stats.pairs_to_decide(
+        both=both, only_a=only_a, only_b=only_b, neither=neither, margin_share=margin_share
+    )
+
+
+def test_a_decided_comparison_needs_no_more() -> None:
+    assert needed((900, 10, 12, 78), 0.02) == PairsNeeded(verdict="pass", pairs=1000, more=0)
+
+
+def test_an_undecided_one_is_told_how_many_would_do() -> None:
+    found = needed((360, 8, 6, 26), 0.01)
+    assert found == PairsNeeded(verdict="pass", pairs=5516, more=5116)
+
+
+def test_the_same_table_at_that_size_decides() -> None:
+    found = needed((80, 4, 4, 12), 0.01)
+    assert isinstance(found, PairsNeeded)
+    times = -(-found.pairs // 100)
+    grown = stats.non_inferior(
+        both=80 * times, only_a=4 * times, only_b=4 * times, neither=12 * times, margin_share=0.01
+    )
+    assert grown.verdict == found.verdict == "pass"
+    times = found.pairs // 100 - 1
+    smaller = stats.non_inferior(
+        both=80 * times, only_a=4 * times, only_b=4 * times, neither=12 * times, margin_share=0.01
+    )
+    assert smaller.verdict == "undecided"
+
+
+def test_a_difference_at_the_margin_is_never_decided() -> None:
+    assert needed((360, 8, 6, 26), 0.005) == CannotTell(
+        why="the difference lies at the margin, and no number of pairs would decide"
+    )
+
+
+def test_no_pairs_say_nothing_about_how_many_are_needed() -> None:
+    assert needed((0, 0, 0, 0), 0.01) == CannotTell(why="there are no pairs")
+
+
+def test_few_clear_pairs_need_the_fewest_for_a_verdict() -> None:
+    assert needed((0, 3, 0, 0), 0.01) == PairsNeeded(verdict="fail", pairs=10, more=7)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.floats(0, 0.2))
+def test_needed_pairs_agree_with_the_verdict(
+    both: int, only_a: int, only_b: int, neither: int, margin_share: float
+) -> None:
+    n = both + only_a + only_b + neither
+    found = needed((both, only_a, only_b, neither), margin_share)
+    now = stats.non_inferior(
+        both=both, only_a=only_a, only_b=only_b, neither=neither, margin_share=margin_share
+    )
+    match found:
+        case PairsNeeded():
+            assert found.pairs == n + found.more
+            assert (found.more == 0) == (now.verdict != "undecided")
+            assert (found.verdict == "pass") == ((only_b - only_a) / n > -margin_share)
+        case CannotTell():
+            assert now.verdict == "undecided"
