@@ -151,8 +151,8 @@ def differences(
 SMALL = (
     "{{ bos_token }}{% for m in messages %}\n  {{ m | tojson(indent=2) }}\n{% endfor %}\n{{ tools | tojson }}",
     "{{ strftime_now('%A, %d %B %Y') }}{{ messages | map(attribute='role') | join(',') }}{{ enable_thinking }}",
-    "{% for m in messages if m.content is string %}{% generation %}{% set x = 1 %}{{ m.content | trim }}"
-    "{% endgeneration %}{{ x }}{% endfor %}{{ thinking }}",
+    "{% for m in messages %}{% generation %}{% set x = m.role %}{{ x }}{% endgeneration %}{{ x }}{% endfor %}",
+    "{% for m in messages if m.content is string %}{{ m.content | trim }}{% endfor %}{{ thinking }}",
     "{% if messages[0].role != 'user' %}{{ raise_exception('no') }}{% endif %}{{ messages[0]['content'][0] }}",
 )
 
