@@ -1,10 +1,7 @@
 """What a GGUF model is, told from its header alone.
 
-Lives here: the facts of a model, and the digests that its identity is split into, so that two models can be told
-apart by what differs: tensors, tokenizer, chat templates, other metadata. Does not live here: the walk over the
-bytes (``core.gguf_reader``), the recipe (``core.recipe``), sets of shards (``core.gguf_split``), and reading
-tensor data: whoever has the file digests the spans of ``tensor_spans`` and hands the digests to
-``tensors_digest``.
+Lives here: the facts of a model. Does not live here: the walk over the bytes (``core.gguf_reader``), the digests
+(``core.gguf_digests``), the recipe (``core.recipe``) and sets of shards (``core.gguf_split``).
 
 The names that the rest of qlock needs can all be imported from here.
 """
@@ -12,13 +9,21 @@ The names that the rest of qlock needs can all be imported from here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Count, Finite
-from qlock.core.digest import Digest, digest_of
+from qlock.core.digest import Digest
 from qlock.core.ggml_types import file_type_name, type_name
+from qlock.core.gguf_digests import (
+    TEMPLATE,
+    is_template,
+    metadata_digest,
+    template_digest,
+    tensor_spans,
+    tensors_digest,
+    tokenizer_digest,
+)
 from qlock.core.gguf_header import Header, NeedMore, TensorInfo, ValueSpan, shown
 from qlock.core.gguf_reader import MAX_HEADER_BYTES, read_header
 from qlock.core.gguf_split import Split, check_split, shard_names, split_of
@@ -46,11 +51,8 @@ __all__ = [
     "tokenizer_digest",
 ]
 
-_TEMPLATE = "tokenizer.chat_template"
-_TOKENIZER = "tokenizer.ggml."
 _SAMPLING = "general.sampling."
 _IMATRIX = "quantize.imatrix."
-_SPLIT = "split."
 _MOST_PARAMETERS = 2**63 - 1
 
 
@@ -140,11 +142,11 @@ def describe(first: Header, *others: Header) -> GgufFacts:
         bits_per_weight=bits_per_weight(tensors),
         bits_per_weight_why=_why_no_bits(tensors, parameters),
         file_type=UNSET if file_type is UNSET else file_type_name(file_type),
-        template=templates.get(_TEMPLATE, UNSET),
+        template=templates.get(TEMPLATE, UNSET),
         named_templates={
-            key.removeprefix(_TEMPLATE + "."): text for key, text in templates.items() if key != _TEMPLATE
+            key.removeprefix(TEMPLATE + "."): text for key, text in templates.items() if key != TEMPLATE
         },
-        template_digest=digest_of("template", templates) if templates else UNSET,
+        template_digest=template_digest(templates),
         tokenizer_digest=tokenizer_digest(first),
         metadata_digest=metadata_digest(first),
         sampling=_sampling(first),
@@ -155,59 +157,6 @@ def describe(first: Header, *others: Header) -> GgufFacts:
         split=split_of(first),
         warnings=_warnings((first, *others), tensors),
     )
-
-
-def tokenizer_digest(header: Header) -> str | UnsetType:
-    """Digest of every ``tokenizer.ggml.`` key, in any order; unset when there is none."""
-    rows = [header.row(key) for key in sorted(header.values) if key.startswith(_TOKENIZER)]
-    return digest_of("tokenizer", rows) if rows else UNSET
-
-
-def metadata_digest(header: Header) -> str:
-    """Digest of every key that is neither tokenizer, chat template nor ``split.``, in any order."""
-    others = [
-        key
-        for key in sorted(header.values)
-        if not key.startswith((_TOKENIZER, _SPLIT)) and not _is_template(key)
-    ]
-    return digest_of("metadata", [header.row(key) for key in others])
-
-
-def tensor_spans(header: Header) -> tuple[tuple[str, int, int], ...]:
-    """(name, offset in the file, size) of each tensor's data in bytes, without padding, in file order.
-
-    Raises:
-        InputError: A tensor's type is unknown, and so is its size.
-    """
-    spans = []
-    for tensor in header.tensors:
-        if tensor.size_bytes is UNSET:
-            raise InputError(
-                f"tensor {shown(tensor.name)} has {type_name(tensor.type_id)}, so the size of its data is unknown"
-            )
-        spans.append((tensor.name, tensor.offset_bytes, tensor.size_bytes))
-    return tuple(spans)
-
-
-def tensors_digest(headers: tuple[Header, ...], digests_by_tensor: Mapping[str, str]) -> str:
-    """The digest of a model's tensors, whatever its metadata, the order of its tensors and its shards.
-
-    Args:
-        headers: Headers of all shards, in any order.
-        digests_by_tensor: blake3 of exactly each tensor's span (``tensor_spans``), by name.
-
-    Raises:
-        InputError: A tensor has no digest, or two tensors have one name.
-    """
-    tensors = {tensor.name: tensor for header in headers for tensor in header.tensors}
-    if len(tensors) != sum(len(header.tensors) for header in headers):
-        raise InputError("two shards have tensors of one name")
-    rows = []
-    for name in sorted(tensors):
-        if name not in digests_by_tensor:
-            raise InputError(f"tensor {shown(name)} has no digest")
-        rows.append((name, tensors[name].type_id, tensors[name].shape, digests_by_tensor[name]))
-    return digest_of("tensors", rows)
 
 
 def _text(header: Header, key: str) -> str | UnsetType:
@@ -251,14 +200,10 @@ def _sampling(header: Header) -> dict[str, str | float | bool]:
     return found
 
 
-def _is_template(key: str) -> bool:
-    return key == _TEMPLATE or key.startswith(_TEMPLATE + ".")
-
-
 def _templates(header: Header) -> dict[str, str]:
     """Chat templates by key."""
     templates = {}
-    for key in filter(_is_template, header.values):
+    for key in filter(is_template, header.values):
         text = header.text(key)
         if text is None:
             raise InputError(f"{shown(key)} is {header.shown_value(key)}, expected a string")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import UNSET
 
-from qlock.core.digest import blake3_of, is_digest
+from qlock.core.digest import is_digest
 from qlock.core.gguf import (
     GgufFacts,
     Header,
@@ -21,7 +18,6 @@ from qlock.core.gguf import (
     metadata_digest,
     read_header,
     tensor_spans,
-    tensors_digest,
     tokenizer_digest,
 )
 from qlock.errors import InputError
@@ -296,129 +292,3 @@ def test_shards_add_their_tensors() -> None:
     assert (facts.parameters, len(facts.recipe), facts.warnings) == (96, 2, ())
     assert facts.split == Split(no=0, count=2)
     assert describe(first).warnings == ("the facts cover 1 of 2 shards",)
-
-
-def test_each_key_moves_its_own_digest() -> None:
-    base = [LLAMA, TOKENS, PRE, make.kv("tokenizer.chat_template", make.STRING, "x")]
-    before = describe(header_of(base))
-
-    def moved(*keys: bytes) -> tuple[bool, bool, bool]:
-        after = describe(header_of([*base, *keys]))
-        return (
-            after.template_digest != before.template_digest,
-            after.tokenizer_digest != before.tokenizer_digest,
-            after.metadata_digest != before.metadata_digest,
-        )
-
-    assert moved() == (False, False, False)
-    assert moved(make.kv("tokenizer.chat_template.tool_use", make.STRING, "x")) == (True, False, False)
-    assert moved(make.kv("tokenizer.ggml.eos_token_id", make.U32, 1)) == (False, True, False)
-    assert moved(make.kv("llama.rope.freq_base", make.F32, 1e4)) == (False, False, True)
-    assert moved(make.kv("tokenizer.huggingface.json", make.STRING, "{}")) == (False, False, True)
-    assert moved(make.kv("split.no", make.U16, 0), make.kv("split.count", make.U16, 1)) == (
-        False,
-        False,
-        False,
-    )
-
-
-def test_the_name_of_a_template_is_part_of_its_digest() -> None:
-    default = describe(header_of([LLAMA, make.kv("tokenizer.chat_template", make.STRING, "x")]))
-    nameless = describe(header_of([LLAMA, make.kv("tokenizer.chat_template.", make.STRING, "x")]))
-    assert (nameless.template, nameless.named_templates) == (UNSET, {"": "x"})
-    assert default.template_digest != nameless.template_digest
-
-
-def test_spans_hold_exactly_the_data() -> None:
-    header = header_of([LLAMA], (("a", (31,), 0), ("b", (32,), 0)))
-    assert tensor_spans(header) == (("a", 160, 124), ("b", 288, 128))
-
-
-def test_spans_of_an_unknown_type_are_refused() -> None:
-    with pytest.raises(InputError) as caught:
-        tensor_spans(header_of([LLAMA], (("t", (32,), 156),)))
-    assert str(caught.value) == "tensor `t` has type 156 (unknown), so the size of its data is unknown"
-
-
-DIGESTS = {name: blake3_of(name.encode()) for name in "abc"}
-
-
-def test_the_tensors_digest_knows_neither_metadata_nor_order_nor_shards() -> None:
-    a, b, c = ("a", (32,), 0), ("b", (64,), 1), ("c", (128,), 24)
-    one = tensors_digest((header_of([LLAMA], (a, b, c)),), DIGESTS)
-    assert tensors_digest((header_of([PRE], (c, b, a)),), DIGESTS) == one
-    assert tensors_digest((header_of([], (c,)), header_of([LLAMA], (a, b))), DIGESTS) == one
-
-
-def test_the_tensors_digest_knows_name_type_shape_and_data() -> None:
-    digests = set()
-    for tensors, by_name in (
-        ((("a", (32,), 0),), DIGESTS),
-        ((("b", (32,), 0),), DIGESTS),
-        ((("a", (32,), 26),), DIGESTS),
-        ((("a", (4, 8), 0),), DIGESTS),
-        ((("a", (32,), 0),), {"a": blake3_of(b"other")}),
-    ):
-        digests.add(tensors_digest((header_of([LLAMA], tensors),), by_name))
-    assert len(digests) == 5
-
-
-def test_a_tensor_without_a_digest_is_refused() -> None:
-    with pytest.raises(InputError) as caught:
-        tensors_digest((header_of([LLAMA], (("t", (32,), 0),)),), DIGESTS)
-    assert str(caught.value) == "tensor `t` has no digest"
-
-
-def test_tensors_of_one_name_are_refused() -> None:
-    header = header_of([LLAMA], (("a", (32,), 0),))
-    with pytest.raises(InputError) as caught:
-        tensors_digest((header, header), DIGESTS)
-    assert str(caught.value) == "two shards have tensors of one name"
-
-
-def test_digests_stay_what_they_are() -> None:
-    """A change here makes every lock stale: it needs a new version of what is digested, and a changelog entry."""
-    header = header_of(
-        [LLAMA, TOKENS, PRE, make.kv("tokenizer.chat_template", make.STRING, "x")], (("a", (32,), 0),)
-    )
-    facts = describe(header)
-    written = f"{facts.template_digest} {facts.tokenizer_digest} {facts.metadata_digest} {tensors_digest((header,), DIGESTS)}"
-    assert (
-        hashlib.sha256(written.encode()).hexdigest()
-        == "4f771417e046a44c7aa3a4064c0f8a2fa2e04fb66e2f211aca7b9aad73b8ea89"
-    )
-
-
-# ---- laws
-
-
-def packed(key: str) -> st.SearchStrategy[bytes]:
-    """The key with any value of three types."""
-    return st.one_of(
-        st.integers(0, 9).map(lambda value: make.kv(key, make.U32, value)),
-        st.text(max_size=3).map(lambda value: make.kv(key, make.STRING, value)),
-        st.lists(st.integers(0, 9), min_size=1, max_size=3).map(
-            lambda value: make.array(key, make.U8, value)
-        ),
-    )
-
-
-_KEYS = {key: packed(key) for key in ("x.a", "x.b", "tokenizer.ggml.a", "tokenizer.ggml.b", "general.a")}
-
-
-@given(keys=st.fixed_dictionaries({}, optional=_KEYS), data=st.data())
-def test_law_the_order_of_keys_does_not_change_a_digest(keys: dict[str, bytes], data: st.DataObject) -> None:
-    mixed = data.draw(st.permutations(list(keys.values())))
-    one, other = header_of([LLAMA, *keys.values()]), header_of([*mixed, LLAMA])
-    assert tokenizer_digest(one) == tokenizer_digest(other)
-    assert metadata_digest(one) == metadata_digest(other)
-
-
-@given(keys=st.fixed_dictionaries(_KEYS), data=st.data())
-def test_law_any_changed_value_changes_one_digest(keys: dict[str, bytes], data: st.DataObject) -> None:
-    key = data.draw(st.sampled_from(list(keys)))
-    changed = {**keys, key: data.draw(_KEYS[key].filter(lambda value: value != keys[key]))}
-    one, other = header_of([*keys.values()]), header_of([*changed.values()])
-    of_tokenizer = key.startswith("tokenizer.ggml.")
-    assert (tokenizer_digest(one) != tokenizer_digest(other)) is of_tokenizer
-    assert (metadata_digest(one) != metadata_digest(other)) is not of_tokenizer
