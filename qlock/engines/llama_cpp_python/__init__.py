@@ -1,0 +1,319 @@
+"""The embedded engine: llama.cpp through llama-cpp-python's low-level functions, in a child process of qlock.
+
+Lives here: the side of it that lives in qlock's own process. It starts the child, keeps deadlines, and turns every
+way the child can fail into ``EngineError``. Does not live here: anything that touches llama.cpp (``worker`` and what
+it imports; an assertion in C ends that process alone).
+
+The child gets a built environment and nothing of qlock's own: no ``LLAMA_*``, ``GGML_*`` or ``OMP_*`` variable from
+outside reaches it, its home is an empty folder, and so is the folder it runs in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from qlock.core.base import Base
+from qlock.core.facts import ProbeRow, ReadBack
+from qlock.engines.interface import Broken, Done, Generated, Load, Measured, Work
+from qlock.engines.llama_cpp_python import wire
+from qlock.errors import AbsentError, EngineError
+from qlock.world.interface import MappedFile
+from qlock.world.maps import read_maps
+from qlock.world.process import Ended, Flooded, LineChild, Silent
+
+_MODULE = "qlock.engines.llama_cpp_python.worker"
+_SOURCE = Path(__file__).resolve().parents[3]
+_TAIL_BYTES = 1 << 14
+_TAIL_LINES = 40
+_FATAL = ("GGML_ASSERT", "GGML_ABORT", "terminate called", "Fatal Python error", "ggml_abort")
+
+
+class Deadlines(Base, frozen=True, kw_only=True):
+    """How long the child may be silent, seconds."""
+
+    start_s: float = 60.0
+    """Until its libraries are loaded."""
+    load_s: float = 1_800.0
+    """For loading a model: a large one comes over the network."""
+    progress_s: float = 600.0
+    """Between two signs of life while it computes; it gives one after every batch."""
+    write_s: float = 60.0
+    """For taking an order."""
+
+
+def open_engine(
+    *,
+    lib_folder: Path | None = None,
+    python: str = sys.executable,
+    cuda_visible_devices: str = "",
+    deadlines: Deadlines | None = None,
+) -> LlamaCppPython:
+    """Start the engine's child process.
+
+    Args:
+        lib_folder: Where ``libllama.so`` lies; by default the one inside llama-cpp-python.
+        python: The interpreter to run, by its absolute path.
+        cuda_visible_devices: The GPUs that the child sees, by UUID; empty leaves the variable unset.
+        deadlines: How long the child may be silent.
+
+    Raises:
+        EngineError: It did not start.
+    """
+    return LlamaCppPython(
+        argv=(python, "-P", "-s", "-X", "utf8", "-m", _MODULE),
+        lib_folder=lib_folder,
+        cuda_visible_devices=cuda_visible_devices,
+        deadlines=deadlines or Deadlines(),
+    )
+
+
+class LlamaCppPython:
+    """The engine, as ``engines.interface.Engine`` describes it; a context manager.
+
+    Not for use from several threads at once. After an ``EngineError`` about its process it can only be closed.
+    """
+
+    def __init__(
+        self,
+        *,
+        argv: tuple[str, ...],
+        lib_folder: Path | None,
+        cuda_visible_devices: str,
+        deadlines: Deadlines,
+    ) -> None:
+        self._deadlines = deadlines
+        self._finished: deque[Done] = deque()
+        self._under_way: set[str] = set()
+        self._tail = ""
+        self._ended = ""
+        self._folder = Path(tempfile.mkdtemp(prefix="qlock-engine-"))
+        self._log = self._folder / "log"
+        work, home = self._folder / "work", self._folder / "home"
+        self._child: LineChild | None = None
+        try:
+            work.mkdir()
+            home.mkdir()
+            environment = _environment(home, lib_folder, cuda_visible_devices)
+            self._child = LineChild(argv, env=environment, cwd=work, log=self._log)
+            hello = self._answer(deadlines.start_s, "start")
+        except AbsentError as error:
+            self.close()
+            raise EngineError(f"the engine did not start: {error.message}") from error
+        except BaseException:
+            self.close()
+            raise
+        if not isinstance(hello, wire.Hello):
+            raise self._nonsense(hello, "hello")
+        self._hello = hello
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._living().pid
+
+    def load(self, load: Load) -> ReadBack:
+        """Load a point, dropping the one before."""
+        self._refuse_while_busy("load a model")
+        self._send(wire.LoadOrder(load=load))
+        match self._answer(self._deadlines.load_s, "load the model"):
+            case wire.Loaded(read_back=read_back):
+                return read_back
+            case other:
+                raise self._nonsense(other, "loaded")
+
+    def tokenize(
+        self, texts: Sequence[str], *, add_special: bool, parse_special: bool
+    ) -> list[tuple[int, ...]]:
+        """Token ids of each text under the loaded model's vocabulary."""
+        found = []
+        for text in texts:
+            self._send(wire.TokenizeOrder(text=text, add_special=add_special, parse_special=parse_special))
+            match self._answer(self._deadlines.progress_s, "tokenize"):
+                case wire.Tokens(tokens=tokens):
+                    found.append(tokens)
+                case other:
+                    raise self._nonsense(other, "tokens")
+        return found
+
+    def submit(self, work: Work) -> None:
+        """Queue one piece of work."""
+        if work.id in self._under_way:
+            raise ValueError(f"`{work.id}` is under way already")
+        self._send(work)
+        self._under_way.add(work.id)
+
+    def next_done(self) -> Done:
+        """Wait for the next finished piece, in finishing order."""
+        if not self._under_way:
+            raise ValueError("nothing is under way")
+        if not self._finished:
+            self._finished.append(self._read_done())
+        done = self._finished.popleft()
+        self._under_way.discard(done.id)
+        return done
+
+    def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
+        """Vary the schedule around the prompts and say what stayed the same."""
+        self._refuse_while_busy("probe the schedule")
+        self._send(wire.ProbeOrder(prompts=tuple(prompts), steps=steps))
+        match self._answer(self._deadlines.progress_s, "probe the schedule"):
+            case wire.Probed(rows=rows):
+                return rows
+            case other:
+                raise self._nonsense(other, "probed")
+
+    def mapped_files(self) -> tuple[MappedFile, ...]:
+        """Files mapped with code by the child; whole only after a decode."""
+        try:
+            return read_maps(self._living().pid)
+        except AbsentError as error:
+            raise EngineError(f"cannot read what the engine has mapped: {error.message}") from error
+
+    def label(self) -> str:
+        """Version text."""
+        return self._hello.label
+
+    def system_info(self) -> str:
+        """llama.cpp's line of compiled-in features."""
+        return self._hello.system_info
+
+    def log_tail(self) -> str:
+        """The last lines that the engine logged; also after its end."""
+        with contextlib.suppress(OSError), self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - _TAIL_BYTES))
+            lines = file.read(_TAIL_BYTES).decode(errors="replace").split("\n")
+            self._tail = "\n".join(lines[-_TAIL_LINES - 1 :]).strip("\n")
+        return self._tail
+
+    def close(self) -> None:
+        """End the child and its group, and remove its folder; safe to call twice."""
+        if self._child is not None:
+            self._ended = self._child.close()
+            self._child = None
+        self.log_tail()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _living(self) -> LineChild:
+        if self._child is None:
+            raise EngineError(f"the engine has ended: {self._ended or 'it did not start'}")
+        return self._child
+
+    def _refuse_while_busy(self, what: str) -> None:
+        if self._under_way:
+            raise ValueError(f"cannot {what} while work is under way")
+
+    def _send(self, order: wire.Order) -> None:
+        match self._living().write_line(wire.encode(order), self._deadlines.write_s):
+            case None:
+                return
+            case Ended(how=how):
+                raise self._died(how)
+            case Silent(after_s=after_s):
+                raise self._failure(f"the engine took no orders for {after_s:g} s")
+
+    def _read_done(self) -> Done:
+        match self._word(self._deadlines.progress_s, "compute"):
+            case Generated() | Measured() | Broken() as done:
+                if done.id not in self._under_way:
+                    raise self._failure(
+                        f"the engine answered nonsense: got an answer to `{done.id}`, which was not asked"
+                    )
+                return done
+            case other:
+                raise self._nonsense(other, "a finished piece of work")
+
+    def _answer(self, deadline_s: float, what: str) -> wire.Word:
+        """The next word that is no finished work; finished work is kept."""
+        while True:
+            match self._word(deadline_s, what):
+                case Generated() | Measured() | Broken() as done:
+                    self._finished.append(done)
+                case other:
+                    return other
+
+    def _word(self, deadline_s: float, what: str) -> wire.Word:
+        """The next word that says more than that the child is alive."""
+        while True:
+            match self._living().read_line(deadline_s, wire.MAX_LINE_BYTES):
+                case bytes() as line:
+                    word = self._decoded(line)
+                    match word:
+                        case wire.Alive():
+                            continue
+                        case wire.Refused(why=why):
+                            raise EngineError(f"the engine could not {what}: {why}")
+                        case _:
+                            return word
+                case Ended(how=how):
+                    raise self._died(how)
+                case Silent(after_s=after_s):
+                    raise self._failure(f"the engine gave no sign of life for {after_s:g} s, asked to {what}")
+                case Flooded(max_bytes=max_bytes):
+                    raise self._failure(
+                        f"the engine answered nonsense: got a line of more than `{max_bytes}` bytes"
+                    )
+
+    def _decoded(self, line: bytes) -> wire.Word:
+        try:
+            return wire.word_from(line)
+        except EngineError as error:
+            raise self._failure(error.message) from error
+
+    def _nonsense(self, got: wire.Word, expected: str) -> EngineError:
+        kind = type(got).__name__.lower()
+        return self._failure(f"the engine answered nonsense: got the word `{kind}`, expected `{expected}`")
+
+    def _died(self, how: str) -> EngineError:
+        return self._failure(f"the engine died ({how})")
+
+    def _failure(self, message: str) -> EngineError:
+        """End the child; the error to raise, with what it said last."""
+        self.close()
+        said = last_words(self._tail)
+        return EngineError(message + (f": {said}" if said else ""))
+
+
+def last_words(log: str) -> str:
+    """The lines of a log that say why a process ended: its assertion if there is one, else the last three."""
+    lines = [line.strip() for line in log.split("\n") if line.strip()]
+    fatal = [line for line in lines if any(mark in line for mark in _FATAL)]
+    return " | ".join(fatal[:3] or lines[-3:])
+
+
+def _environment(home: Path, lib_folder: Path | None, cuda_visible_devices: str) -> dict[str, str]:
+    """All that the child's environment holds."""
+    environment = {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home),
+        "LC_ALL": "C",
+        "NO_COLOR": "1",
+        "PYTHONPATH": str(_SOURCE),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GGML_NO_BACKTRACE": "1",
+        # llama.cpp says itself how many threads each region has; nothing else may change that.
+        "OMP_DYNAMIC": "FALSE",
+        "OMP_PROC_BIND": "FALSE",
+        # Threads meet a thousand times for each token. Spinning for milliseconds, as libgomp would by default,
+        # makes a machine with anything else to do ten times slower; some microseconds catch most meetings.
+        "GOMP_SPINCOUNT": "1000",
+        "OPENBLAS_NUM_THREADS": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    if lib_folder is not None:
+        environment["LLAMA_CPP_LIB_PATH"] = str(lib_folder)
+    if cuda_visible_devices:
+        environment["CUDA_VISIBLE_DEVICES"] = cuda_visible_devices
+    return environment

@@ -1,0 +1,107 @@
+"""What qlock and the engine's child process say to each other: one JSON object a line, told apart by ``kind``.
+
+Orders go down, words come up. The child's words are read within a bound and decoded strictly; whatever else it
+sends is nonsense, and nonsense is an ``EngineError``.
+
+Does not live here: how lines travel (``world.process``) and what either side does with them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from qlock.core.base import Base, Count
+from qlock.core.facts import ProbeRow, ReadBack
+from qlock.engines.interface import Broken, Generate, Generated, Load, Measure, Measured
+from qlock.errors import EngineError
+
+MAX_LINE_BYTES = 1 << 28
+"""The longest line either side takes: ten million tokens or so."""
+
+
+class LoadOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="load"):
+    """Drop what is loaded and load this."""
+
+    load: Load
+
+
+class TokenizeOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokenize"):
+    """Turn one text into token ids."""
+
+    text: str
+    add_special: bool
+    parse_special: bool
+
+
+class ProbeOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="probe"):
+    """Vary the schedule around these prompts."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    steps: Count
+
+
+Order = LoadOrder | TokenizeOrder | ProbeOrder | Generate | Measure
+
+
+class Hello(Base, frozen=True, kw_only=True, tag_field="kind", tag="hello"):
+    """The libraries are in; first word of the child."""
+
+    label: str
+    system_info: str
+
+
+class Loaded(Base, frozen=True, kw_only=True, tag_field="kind", tag="loaded"):
+    """The model and its context are ready."""
+
+    read_back: ReadBack
+
+
+class Tokens(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokens"):
+    """The token ids of one text."""
+
+    tokens: tuple[int, ...]
+
+
+class Probed(Base, frozen=True, kw_only=True, tag_field="kind", tag="probed"):
+    """What the variations of the schedule left the same."""
+
+    rows: tuple[ProbeRow, ...]
+
+
+class Alive(Base, frozen=True, kw_only=True, tag_field="kind", tag="alive"):
+    """A decode has ended since the last word: slow, but not stuck."""
+
+
+class Refused(Base, frozen=True, kw_only=True, tag_field="kind", tag="refused"):
+    """The last order could not be carried out; the child lives on and may be given another."""
+
+    why: str
+
+
+Word = Hello | Loaded | Tokens | Probed | Alive | Refused | Generated | Measured | Broken
+
+_ORDERS = msgspec.json.Decoder(Order)
+_WORDS = msgspec.json.Decoder(Word)
+
+
+def encode(message: Order | Word) -> bytes:
+    """One line without its newline."""
+    return msgspec.json.encode(message)
+
+
+def order_from(line: bytes) -> Order:
+    """The order in a line; raises ``msgspec.ValidationError`` or ``DecodeError``, which are bugs of our own."""
+    return _ORDERS.decode(line)
+
+
+def word_from(line: bytes) -> Word:
+    """The word in a line of the child.
+
+    Raises:
+        EngineError: It is none.
+    """
+    try:
+        return _WORDS.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        shown = line[:80].decode(errors="replace")
+        raise EngineError(f"the engine answered nonsense: got `{shown}`, expected a word: {error}") from error

@@ -1,0 +1,127 @@
+"""The child process of the embedded engine: orders come in on stdin, words go out on stdout, the log to stderr.
+
+Run as ``python -m qlock.engines.llama_cpp_python.worker``. It ends when its input does. Orders are read by a thread
+of their own, so that work can be queued while a decode runs; everything else happens on the main thread.
+
+Does not live here: starting it, and what its death means (``llama_cpp_python``).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import queue
+import sys
+import threading
+import time
+from typing import BinaryIO
+
+from qlock.engines.interface import Generate, Measure
+from qlock.engines.llama_cpp_python import wire
+from qlock.engines.llama_cpp_python.lockstep import Lockstep
+from qlock.engines.llama_cpp_python.native import Library, Native
+from qlock.engines.llama_cpp_python.probe import probe
+from qlock.errors import EngineError
+
+_ALIVE_S = 0.5
+"""At most so often a child says that it is alive."""
+
+
+class Worker:
+    """One engine, with at most one model loaded."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._said_s = time.monotonic()
+        self._library = Library()
+        self._native: Native | None = None
+        self._lockstep: Lockstep | None = None
+        self.say(wire.Hello(label=self._library.label(), system_info=self._library.system_info()))
+
+    def say(self, word: wire.Word) -> None:
+        """Send a word."""
+        self._out.write(wire.encode(word) + b"\n")
+        self._out.flush()
+        self._said_s = time.monotonic()
+
+    def alive(self) -> None:
+        """Say so, unless something was said a moment ago."""
+        if time.monotonic() - self._said_s >= _ALIVE_S:
+            self.say(wire.Alive())
+
+    def serve(self, inbox: queue.SimpleQueue[bytes | None]) -> None:
+        """Carry out orders until there are no more."""
+        while True:
+            is_busy = self._lockstep is not None and self._lockstep.is_busy
+            if not is_busy or not inbox.empty():
+                line = inbox.get()
+                if line is None:
+                    return
+                self._carry_out(wire.order_from(line))
+            elif self._lockstep is not None:
+                for done in self._lockstep.advance():
+                    self.say(done)
+
+    def _carry_out(self, order: wire.Order) -> None:
+        try:
+            match order:
+                case wire.LoadOrder(load=load):
+                    self._unload()
+                    self._native = Native(self._library, load)
+                    self._lockstep = Lockstep(self._native, self.alive)
+                    self.say(wire.Loaded(read_back=self._native.read_back))
+                case wire.TokenizeOrder():
+                    tokens = self._loaded()[0].tokenize(
+                        order.text, add_special=order.add_special, parse_special=order.parse_special
+                    )
+                    self.say(wire.Tokens(tokens=tokens))
+                case wire.ProbeOrder(prompts=prompts, steps=steps):
+                    rows = probe(self._loaded()[0], prompts, steps=steps, alive=self.alive)
+                    self.say(wire.Probed(rows=rows))
+                case Generate() | Measure():
+                    self._loaded()[1].submit(order)
+        except EngineError as error:
+            self.say(wire.Refused(why=error.message))
+
+    def _loaded(self) -> tuple[Native, Lockstep]:
+        if self._native is None or self._lockstep is None:
+            raise EngineError("no model is loaded")
+        return self._native, self._lockstep
+
+    def _unload(self) -> None:
+        if self._native is not None:
+            self._native.close()
+        self._native = self._lockstep = None
+
+
+def _read_orders(source: BinaryIO, inbox: queue.SimpleQueue[bytes | None]) -> None:
+    """Pass lines on until there are no more, also when the last is torn."""
+    while (line := source.readline(wire.MAX_LINE_BYTES + 1)).endswith(b"\n"):
+        inbox.put(line)
+    inbox.put(None)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    faulthandler.enable()
+    # Libraries that print must not be able to print between the words.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    try:
+        worker = Worker(out)
+    except EngineError as error:
+        out.write(wire.encode(wire.Refused(why=error.message)) + b"\n")
+        out.flush()
+        sys.exit(1)
+    threading.Thread(target=_read_orders, args=(sys.stdin.buffer, inbox), daemon=True).start()
+    try:
+        worker.serve(inbox)
+    except EngineError as error:
+        # In the middle of a decode: what the caches hold is unknown, so nothing may follow.
+        worker.say(wire.Refused(why=error.message))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
