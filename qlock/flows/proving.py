@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -30,7 +31,7 @@ from qlock.engines.interface import (
     Measured,
     Sampling,
 )
-from qlock.errors import EngineError
+from qlock.errors import EngineError, QlockError
 from qlock.flows.asking import Asker, Question
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.world.interface import World
@@ -78,7 +79,7 @@ class Proof(Base, frozen=True, kw_only=True):
     behaviour: Behaviour
     prompts: tuple[PromptsPin, ...]
     probe: tuple[facts.ProbeRow, ...]
-    repeatable: str
+    repeatable: Literal["bitwise", "tokens", "no"]
     repeatable_why: str
 
 
@@ -181,8 +182,6 @@ def asker(
 
 def questions_of(asker: Asker, exam: Exam) -> tuple[Question, ...]:
     """The questions of one suite, with its name in front of any error."""
-    from qlock.errors import QlockError
-
     try:
         return asker.questions(exam.data)
     except QlockError as error:

@@ -1,0 +1,203 @@
+"""Looking at this machine: files, device and engine against a lock, as findings.
+
+Lives here: rules 1 to 3 before the engine starts, and rules 1, 2 and 4 again after the last item. Does not live here:
+the comparing itself (``core.verify``), and what a finding leads to (``flows.run``, ``flows.check``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from qlock.core.digest import sha256_of
+from qlock.core.facts import ModelFile
+from qlock.core.lock import Lock, ModelPin, SuiteFile, SuitePin
+from qlock.core.spec import ModelSpec
+from qlock.core.verify import Finding, Rule, differences, missing
+from qlock.errors import AbsentError, QlockError
+from qlock.flows.moving import model_why
+from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
+from qlock.flows.places import Places
+from qlock.flows.proving import Exam
+from qlock.flows.weighing import weigh
+from qlock.world.interface import World
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found here."""
+
+    findings: tuple[Finding, ...]
+    weights: dict[str, tuple[str, ...]]
+    """Model name to absolute paths of its files, where all of them are as locked."""
+    exams: tuple[Exam, ...]
+    cached: int
+    """How many digests came from the cache."""
+
+
+def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> Sight:
+    """Rules 1 to 3: every file of every model and suite, and the device."""
+    findings: list[Finding] = []
+    weights: dict[str, tuple[str, ...]] = {}
+    cached = 0
+    for model in lock.model:
+        paths, found, hits = _model(world, model, places, rehash=rehash)
+        findings += found
+        cached += hits
+        if not found:
+            weights[model.name] = paths
+    exams = []
+    for suite in lock.suite:
+        exam, found = _suite(world, suite, places)
+        findings += found
+        if exam is not None:
+            exams.append(exam)
+    findings += device_findings(world, lock)
+    return Sight(findings=tuple(findings), weights=weights, exams=tuple(exams), cached=cached)
+
+
+def device_findings(world: World, lock: Lock) -> list[Finding]:
+    """Rule 3."""
+    found = []
+    for device in lock.device:
+        try:
+            seen = world.host.device(device.name)
+        except QlockError as error:
+            found.append(missing("device", f"device.{device.name}", "present", str(error)))
+        else:
+            found += differences("device", f"device.{device.name}", device, seen)
+    return found
+
+
+def _model(
+    world: World, model: ModelPin, places: Places, *, rehash: bool
+) -> tuple[tuple[str, ...], list[Finding], int]:
+    paths: list[str] = []
+    findings: list[Finding] = []
+    cached = 0
+    for file in model.file:
+        where = f"model.{model.name}.file.{file.name}"
+        right, wrong, hits = None, None, 0
+        for candidate in places.candidates(file.name, model.requested):
+            try:
+                digest = world.digests.blake3_file(candidate, cache=world.cache_folder, rehash=rehash)
+            except QlockError as error:
+                wrong = wrong or missing("model-files", where, "readable", str(error))
+                continue
+            hits += digest.cached
+            if digest.size_bytes == file.size_bytes and digest.blake3 == file.blake3:
+                right = candidate
+                break
+            wrong = wrong or candidate
+        cached += hits
+        match right, wrong:
+            case Path() as found, _:
+                paths.append(str(found))
+            case None, Finding() as finding:
+                findings.append(finding)
+            case None, Path() as other:
+                findings += _changed(world, model, file, other, where)
+            case _:
+                findings.append(missing("model-files", where, "present", "no file of this name was found"))
+    return tuple(paths), findings, cached
+
+
+def _changed(world: World, model: ModelPin, file: ModelFile, path: Path, where: str) -> list[Finding]:
+    """What a file of the right name and other bytes has otherwise, and in which part of the model."""
+    try:
+        digest = world.digests.digest_file(path, cache=world.cache_folder)
+    except QlockError as error:
+        return [missing("model-files", where, "readable", str(error))]
+    seen = ModelFile(
+        name=file.name,
+        role=file.role,
+        size_bytes=digest.size_bytes,
+        sha256=digest.sha256,
+        blake3=digest.blake3,
+    )
+    why = _model_difference(world, model, path) if len(model.file) == 1 else "a shard has other bytes"
+    return [
+        msgspec.structs.replace(finding, why=why) for finding in differences("model-files", where, file, seen)
+    ]
+
+
+def _model_difference(world: World, model: ModelPin, path: Path) -> str:
+    asked = ModelSpec(name=model.name, source=model.requested, trained=model.trained)
+    try:
+        return f"{model_why(model, weigh(world, asked, (path,), rehash=False).pin)}"
+    except QlockError as error:
+        return str(error)
+
+
+def _suite(world: World, suite: SuitePin, places: Places) -> tuple[Exam | None, list[Finding]]:
+    data: dict[str, bytes] = {}
+    findings: list[Finding] = []
+    for file in suite.file:
+        where = f"suite.{suite.name}.file.{file.key}"
+        found = _data(world, file, places)
+        match found:
+            case bytes():
+                data[file.key] = found
+            case str() as other:
+                findings.append(
+                    Finding(
+                        rule="suite-files",
+                        where=f"{where}.sha256",
+                        expected=file.sha256,
+                        found=other,
+                        effect="output",
+                    )
+                )
+            case None:
+                findings.append(
+                    missing("suite-files", where, "present", f"no file called `{file.name}` was found")
+                )
+    if findings:
+        return None, findings
+    template = data.pop(TEMPLATE_KEY, None)
+    return Exam(pin=suite, data=data, template=None if template is None else template.decode()), []
+
+
+def _data(world: World, file: SuiteFile, places: Places) -> bytes | str | None:
+    """The bytes of the right file, the digest of a wrong one, or ``None`` where there is none."""
+    wrong: str | None = None
+    for candidate in places.candidates(file.name, file.requested):
+        try:
+            data = world.files.read_bounded(candidate, MOST_DATA_BYTES, file.key)
+        except AbsentError:
+            continue
+        digest = sha256_of(data)
+        if digest == file.sha256:
+            return data
+        wrong = wrong or digest
+    return wrong
+
+
+def look_again(
+    world: World, lock: Lock, weights: dict[str, tuple[str, ...]], places: Places
+) -> list[Finding]:
+    """Rule 8 for files: the very files that were loaded still have their bytes, and so have the suites'."""
+    rule: Rule = "after-the-run"
+    found: list[Finding] = []
+    for model in lock.model:
+        for path, file in zip(weights.get(model.name, ()), model.file, strict=False):
+            where = f"model.{model.name}.file.{file.name}"
+            try:
+                digest = world.digests.blake3_file(Path(path), cache=world.cache_folder)
+            except QlockError as error:
+                found.append(missing(rule, where, "present", str(error)))
+                continue
+            if digest.blake3 != file.blake3:
+                found.append(
+                    Finding(
+                        rule=rule,
+                        where=f"{where}.blake3",
+                        expected=str(file.blake3),
+                        found=digest.blake3,
+                        effect="output",
+                        why="the file was replaced while the run went on",
+                    )
+                )
+    for suite in lock.suite:
+        found += [msgspec.structs.replace(finding, rule=rule) for finding in _suite(world, suite, places)[1]]
+    return found

@@ -1,0 +1,99 @@
+"""What a new lock would change in an old one, and whether anybody asked for it.
+
+A pin that is there is kept; nothing moves unasked. A changed spec is asking. A file, a data set or a build that
+changed by itself is not: then ``resolve`` says what moved and waits for ``--upgrade NAME``.
+
+Does not live here: making the new lock (``flows.resolve``).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from qlock.core.base import Base
+from qlock.core.effects import what_changes_output
+from qlock.core.lock import Lock, ModelPin, SuitePin
+
+
+class Move(Base, frozen=True, kw_only=True):
+    """One pin that would become another one although nobody asked."""
+
+    name: str
+    """What to give to ``--upgrade``."""
+    what: str
+    """``model``, ``suite``, ``engine`` or ``device``."""
+    why: str
+
+
+def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
+    """Every unasked move from ``old`` to ``new``."""
+    found = [
+        Move(name=pin.name, what="model", why=model_why(before, pin))
+        for pin in new.model
+        for before in old.model
+        if before.name == pin.name
+        and before.requested == pin.requested
+        and before.trained == pin.trained
+        and what_changes_output(before) != what_changes_output(pin)
+    ]
+    found += [
+        Move(name=pin.name, what="suite", why=why)
+        for pin in new.suite
+        for before in old.suite
+        if before.name == pin.name and (why := _suite_why(before, pin))
+    ]
+    for what, a, b in (("engine", old.engine, new.engine), ("device", old.device, new.device)):
+        for before in a:
+            for after in b:
+                if before.name == after.name and what_changes_output(before) != what_changes_output(after):
+                    changed = _changed(what_changes_output(before), what_changes_output(after))
+                    found.append(Move(name=after.name, what=what, why=", ".join(changed[:5])))
+    return tuple(found)
+
+
+def model_why(before: ModelPin, after: ModelPin) -> str:
+    """Which parts of a model differ, and which are identical."""
+    parts = {
+        "tensors": before.tensors_digest != after.tensors_digest,
+        "tokenizer": before.tokenizer_digest != after.tokenizer_digest,
+        "template": before.template_digest != after.template_digest,
+        "metadata": before.metadata_digest != after.metadata_digest,
+    }
+    if not any(parts.values()):
+        return "the file has other bytes, its tensors and metadata are the same"
+    same = [name for name, differs in parts.items() if not differs]
+    differ = [name for name, differs in parts.items() if differs]
+    says: Callable[[list[str]], str] = ", ".join
+    return f"{says(differ)} differ" + (f"; {says(same)} identical" if same else "")
+
+
+def _suite_why(before: SuitePin, after: SuitePin) -> str:
+    if before.kind != after.kind:
+        return ""
+    asked = {file.key: file for file in before.file}
+    for file in after.file:
+        old = asked.get(file.key)
+        if old is not None and old.requested == file.requested and old.sha256 != file.sha256:
+            return f"{file.key}: the file changed"
+    if before.ask_version != after.ask_version:
+        return f"this qlock asks version {after.ask_version} of it, the lock has {before.ask_version}"
+    if before.grade_version != after.grade_version:
+        return f"this qlock grades version {after.grade_version} of it, the lock has {before.grade_version}"
+    return ""
+
+
+def _changed(before: dict[str, object], after: dict[str, object]) -> list[str]:
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+
+
+def text_difference(old: bytes, new: bytes, *, name: str) -> str:
+    """A unified diff of two locks."""
+    return "".join(
+        difflib.unified_diff(
+            old.decode(errors="replace").splitlines(keepends=True),
+            new.decode(errors="replace").splitlines(keepends=True),
+            fromfile=f"{name} (as it is)",
+            tofile=f"{name} (as it would be)",
+        )
+    )

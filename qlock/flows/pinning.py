@@ -1,0 +1,154 @@
+"""The parts of a lock that need no engine: device, settings, suites.
+
+Does not live here: models (``flows.weighing``), points (``flows.proving``), and putting it all together
+(``flows.resolve``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from qlock.core import facts
+from qlock.core.canon import decode_text
+from qlock.core.lock import Lock, SuiteFile, SuitePin
+from qlock.core.spec import SettingSpec, Spec, SuiteSpec, suite_points
+from qlock.errors import AbsentError, InputError, QlockError
+from qlock.flows.kinds import SuiteKind, params_of, suite_kind
+from qlock.flows.places import locate, source_name
+from qlock.flows.proving import Exam
+from qlock.world.interface import World
+
+TEMPLATE_KEY = "prompt.template"
+MOST_DATA_BYTES = 2 << 30
+_PAD_TOKENS = 256
+
+
+def device(world: World, spec: Spec) -> facts.Device:
+    """The device as it is here.
+
+    Raises:
+        AbsentError: The spec asks for a GPU and none can be used.
+    """
+    if spec.device.kind == "gpu":
+        raise AbsentError(
+            "the spec asks for a GPU, and the embedded engine of this version measures on the CPU",
+            hint='set `[device] kind = "cpu"`',
+        ).within("device.kind")
+    return world.host.device()
+
+
+def setting(asked: SettingSpec, old: Lock | None) -> facts.Setting:
+    """A setting completely written out; the fallback that an older lock found is kept.
+
+    llama.cpp pads the context to a multiple of 256 and cuts the batch to the context: the lock says what it will do.
+    """
+    context = -(-asked.context_tokens // _PAD_TOKENS) * _PAD_TOKENS
+    batch = min(asked.batch_tokens, context * asked.slots)
+    made = facts.Setting(
+        name=asked.name,
+        context_tokens=context,
+        slots=asked.slots,
+        slots_requested=asked.slots,
+        slots_why="",
+        batch_tokens=batch,
+        ubatch_tokens=min(asked.ubatch_tokens, batch),
+        threads=asked.threads,
+        batch_threads=asked.threads if asked.batch_threads is UNSET else asked.batch_threads,
+        cache_type_k=asked.cache_type_k,
+        cache_type_v=asked.cache_type_v,
+        flash_attention=asked.flash_attention,
+        gpu_layers=asked.gpu_layers,
+        split_mode=asked.split_mode,
+        main_gpu=asked.main_gpu,
+        kv_offload=asked.kv_offload,
+        op_offload=asked.op_offload,
+        swa_full=asked.swa_full,
+        repack=asked.repack,
+        mmap=asked.mmap,
+    )
+    for before in old.setting if old is not None else ():
+        narrow = fallen_back(made, before.slots_why) if before.slots_why else made
+        if before == narrow:
+            return before
+    return made
+
+
+def fallen_back(setting: facts.Setting, why: str) -> facts.Setting:
+    """The same setting with one row in every decode."""
+    batch = min(setting.batch_tokens, setting.context_tokens)
+    return msgspec.structs.replace(
+        setting,
+        slots=1,
+        slots_why=why,
+        batch_tokens=batch,
+        ubatch_tokens=min(setting.ubatch_tokens, batch),
+    )
+
+
+def exam(world: World, spec: Spec, suite: SuiteSpec, *, base: Path, rehash: bool) -> Exam:
+    """A suite's pin and the bytes of its files.
+
+    ``items_limit`` is the spec's limit here, or a number that no suite reaches; once the items are known it becomes
+    how many there are.
+
+    Raises:
+        InputError: Unknown kind or key, or a value of another type.
+        AbsentError: A file is not there.
+    """
+    here = f"suite.{suite.name}"
+    try:
+        kind = suite_kind(suite.kind)
+        params = params_of(kind, suite, where="")
+        sources = _sources(kind, params, suite)
+        files, data = [], {}
+        for key, source in sources.items():
+            path = locate(world, source, base=base)
+            digest = world.digests.digest_file(path, cache=world.cache_folder, rehash=rehash)
+            data[key] = world.files.read_bounded(path, MOST_DATA_BYTES, key)
+            files.append(
+                SuiteFile(
+                    key=key,
+                    name=source_name(source),
+                    requested=source,
+                    size_bytes=digest.size_bytes,
+                    sha256=digest.sha256,
+                    blake3=digest.blake3,
+                )
+            )
+    except QlockError as error:
+        raise error.within(here) from None
+    template = data.pop(TEMPLATE_KEY, None)
+    pin = SuitePin(
+        name=suite.name,
+        kind=suite.kind,
+        ask_version=kind.ask_version,
+        grade_version=kind.grade_version,
+        repeats=suite.repeats,
+        items_limit=1 << 62 if suite.limit is UNSET else suite.limit,
+        points=suite_points(spec, suite),
+        params=plain_params(params),
+        sampling=suite.sampling,
+        prompt=suite.prompt,
+        file=tuple(files),
+    )
+    if not pin.points:
+        raise InputError("no point sits this suite", hint="look at its models and settings").within(here)
+    return Exam(
+        pin=pin, data=data, template=None if template is None else decode_text(template, name=TEMPLATE_KEY)
+    )
+
+
+def plain_params(params: msgspec.Struct) -> dict[str, object]:
+    """A suite's own keys with every default written out, as plain values that TOML can hold."""
+    plain: dict[str, object] = msgspec.to_builtins(params)
+    return plain
+
+
+def _sources(kind: SuiteKind, params: msgspec.Struct, suite: SuiteSpec) -> dict[str, str]:
+    sources = {key: str(getattr(params, key)) for key in kind.sources}
+    if suite.prompt.template:
+        sources[TEMPLATE_KEY] = suite.prompt.template
+    return sources

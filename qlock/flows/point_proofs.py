@@ -1,0 +1,200 @@
+"""Proving the points of a spec with one engine, keeping what an older lock proves, falling back where needed.
+
+One width holds for all points of a setting: when the probe of one of them says that rows are not independent, the
+whole setting falls back to one row and its points are proved again.
+
+Does not live here: the proof of a single point (``flows.proving``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from qlock.core import facts
+from qlock.core.base import Base
+from qlock.core.effects import what_changes_output
+from qlock.core.lock import PointPin, PromptsPin
+from qlock.core.spec import PointSpec, Spec, points
+from qlock.core.verify import Finding, read_back_findings
+from qlock.engines.interface import Engine
+from qlock.errors import EngineError, QlockError, RefusedError
+from qlock.flows import proving
+from qlock.flows.pinning import fallen_back
+from qlock.flows.proving import Exam, Opener, Proof
+from qlock.world.interface import World
+from qlock.world.render import Renderer
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """All that proving needs besides the settings."""
+
+    world: World
+    open_engine: Opener
+    spec: Spec
+    weights: Mapping[str, tuple[str, ...]]
+    """Model name to absolute paths."""
+    templates: Mapping[str, str | None]
+    trained: Mapping[str, bool]
+    exams: tuple[Exam, ...]
+    device: str
+
+
+class Proofs(msgspec.Struct, frozen=True, kw_only=True):
+    """Every point proved, or kept."""
+
+    engine: facts.Engine
+    settings: tuple[facts.Setting, ...]
+    points: tuple[PointPin, ...]
+    exams: tuple[Exam, ...]
+    """With ``items_limit`` as many as there are."""
+
+
+class _Seen(Base, frozen=True, kw_only=True):
+    engine: facts.Engine
+    pin: PointPin
+
+
+def prove_points(
+    bench: Bench,
+    settings: tuple[facts.Setting, ...],
+    kept: Mapping[str, PointPin],
+    old_engine: facts.Engine | None,
+) -> Proofs:
+    """Prove every point that is not kept; with another engine than before, all of them.
+
+    Raises:
+        EngineError: The engine did not start, died, or maps other files for one point than for another.
+        RefusedError: The engine does not do as it is told, or makes no sense of plain text.
+    """
+    path = bench.spec.engine.path
+    engine = bench.open_engine(lib_folder=Path(path) if path else None)
+    try:
+        with Renderer() as renderer:
+            return _Prover(bench, engine, renderer).all(settings, kept, old_engine)
+    finally:
+        engine.close()
+
+
+class _Prover:
+    def __init__(self, bench: Bench, engine: Engine, renderer: Renderer) -> None:
+        self._bench = bench
+        self._engine = engine
+        self._renderer = renderer
+        self._facts: facts.Engine | None = None
+
+    def all(
+        self, settings: tuple[facts.Setting, ...], kept: Mapping[str, PointPin], old: facts.Engine | None
+    ) -> Proofs:
+        chosen = points(self._bench.spec)
+        keep = dict(kept) if old is not None else {}
+        first = next((name for name in chosen if name not in keep), next(iter(chosen)))
+        made = {first: self._point(first, chosen[first], settings)}
+        assert self._facts is not None
+        if old is None or what_changes_output(old) != what_changes_output(self._facts):
+            keep = {}
+        final = list(settings)
+        for index, setting in enumerate(settings):
+            names = [name for name, point in chosen.items() if point.setting == setting.name]
+            pins = {
+                name: made.get(name) or keep.get(name) or self._point(name, chosen[name], settings)
+                for name in names
+            }
+            why = _why_fall_back(setting, pins)
+            if why:
+                final[index] = fallen_back(setting, why)
+                pins = {name: self._point(name, chosen[name], tuple(final)) for name in names}
+            made |= pins
+        return Proofs(
+            engine=self._facts,
+            settings=tuple(final),
+            points=tuple(made[name] for name in chosen),
+            exams=tuple(_counted(exam, made) for exam in self._bench.exams),
+        )
+
+    def _point(self, name: str, point: PointSpec, settings: tuple[facts.Setting, ...]) -> PointPin:
+        setting = next(setting for setting in settings if setting.name == point.setting)
+        try:
+            read_back = proving.load(self._engine, self._bench.weights[point.model], setting)
+            refuse(read_back_findings(f"point.{name}", setting, read_back))
+            prompts = tuple(self._prompts(name, point, read_back))
+            proof = proving.proof(self._engine, read_back, setting=setting, prompts=prompts)
+            if self._bench.trained[point.model]:
+                refuse(proving.insane(proof.behaviour, read_back, where=f"point.{name}"))
+            self._see_engine(name)
+        except QlockError as error:
+            raise error if error.where[:1] == ("point",) else error.within(f"point.{name}") from None
+        return self._pin(name, point, proof)
+
+    def _prompts(self, name: str, point: PointSpec, read_back: facts.ReadBack) -> list[PromptsPin]:
+        found = []
+        for exam in self._bench.exams:
+            if name in exam.pin.points:
+                asker = proving.asker(
+                    self._engine,
+                    self._renderer,
+                    read_back,
+                    exam,
+                    model_template=self._bench.templates[point.model],
+                    frozen_date=self._bench.spec.frozen_date,
+                )
+                found.append(asker.pin(proving.questions_of(asker, exam)))
+        return found
+
+    def _see_engine(self, name: str) -> None:
+        spec = self._bench.spec.engine
+        seen = proving.engine_facts(self._bench.world, self._engine, name=spec.kind, kind=spec.kind)
+        if self._facts is None:
+            self._facts = seen
+        elif what_changes_output(seen) != what_changes_output(self._facts):
+            raise EngineError(f"the engine maps other files for `{name}` than for the points before")
+
+    def _pin(self, name: str, point: PointSpec, proof: Proof) -> PointPin:
+        return PointPin(
+            name=name,
+            model=point.model,
+            setting=point.setting,
+            engine=self._bench.spec.engine.kind,
+            device=self._bench.device,
+            repeatable=proof.repeatable,
+            repeatable_why=proof.repeatable_why,
+            plain_text_nats=proof.behaviour.plain_text_nats,
+            read_back=proof.read_back,
+            canary=proof.behaviour.canary,
+            prompts=proof.prompts,
+            probe=proof.probe,
+        )
+
+
+def _why_fall_back(setting: facts.Setting, pins: Mapping[str, PointPin]) -> str:
+    if setting.slots == 1:
+        return ""
+    shaky = [pin for pin in pins.values() if pin.repeatable != "bitwise"]
+    return f"{shaky[0].name}: {shaky[0].repeatable_why}" if shaky else ""
+
+
+def _counted(exam: Exam, pins: Mapping[str, PointPin]) -> Exam:
+    most = max(
+        prompts.items
+        for pin in pins.values()
+        for prompts in pin.prompts or ()
+        if prompts.suite == exam.pin.name
+    )
+    return msgspec.structs.replace(exam, pin=msgspec.structs.replace(exam.pin, items_limit=most))
+
+
+def refuse(findings: list[Finding]) -> None:
+    """Stop at findings where nothing can go on without them.
+
+    Raises:
+        RefusedError: There is at least one.
+    """
+    if findings:
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        why = f": {first.why}" if first.why else ""
+        raise RefusedError(
+            f"{first.where}: got `{first.found}`, expected `{first.expected}`{why}{more}", hint=first.remedy
+        )

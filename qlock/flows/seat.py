@@ -1,0 +1,95 @@
+"""An engine with a point loaded, that can be started again when it dies.
+
+To whoever asks, a ``Seat`` is an engine; when the process behind it is gone, ``restart`` brings up another one, has it
+load the same point, and has it checked again.
+
+Does not live here: deciding when to give up on an item (``flows.driver``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from qlock.core.facts import ProbeRow, ReadBack
+from qlock.engines.interface import Done, Engine, Load, Work
+from qlock.world.interface import MappedFile
+
+
+class Seat:
+    """A place for one engine at a time.
+
+    Args:
+        start: Starts an engine; called again after a death.
+    """
+
+    def __init__(self, start: Callable[[], Engine]) -> None:
+        self._start = start
+        self._engine: Engine | None = None
+        self._prepare: Callable[[Engine], object] | None = None
+
+    def point(self, prepare: Callable[[Engine], object]) -> None:
+        """Take a point: ``prepare`` loads it and checks it, now and after every restart."""
+        self._prepare = prepare
+        prepare(self._living())
+
+    def restart(self) -> None:
+        """End what is left of the engine and prepare the point in a new one."""
+        self.close()
+        if self._prepare is not None:
+            self._prepare(self._living())
+
+    def _living(self) -> Engine:
+        if self._engine is None:
+            self._engine = self._start()
+        return self._engine
+
+    def load(self, load: Load) -> ReadBack:
+        """As the engine."""
+        return self._living().load(load)
+
+    def tokenize(
+        self, texts: Sequence[str], *, add_special: bool, parse_special: bool
+    ) -> list[tuple[int, ...]]:
+        """As the engine."""
+        return self._living().tokenize(texts, add_special=add_special, parse_special=parse_special)
+
+    def submit(self, work: Work) -> None:
+        """As the engine."""
+        self._living().submit(work)
+
+    def next_done(self) -> Done:
+        """As the engine."""
+        return self._living().next_done()
+
+    def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
+        """As the engine."""
+        return self._living().probe(prompts, steps=steps)
+
+    def mapped_files(self) -> tuple[MappedFile, ...]:
+        """As the engine."""
+        return self._living().mapped_files()
+
+    def label(self) -> str:
+        """As the engine."""
+        return self._living().label()
+
+    def system_info(self) -> str:
+        """As the engine."""
+        return self._living().system_info()
+
+    def log_tail(self) -> str:
+        """As the engine."""
+        return self._living().log_tail()
+
+    def close(self) -> None:
+        """End the engine; the seat may be used again."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
