@@ -1,0 +1,234 @@
+"""What the effects floor offers: one protocol per kind of effect, the data they speak, and ``World``.
+
+The modules of this folder are the real thing: ``world.files`` is a ``Files``, ``world.host`` a ``Host``, and so
+on, each with the method names below. ``world.real`` puts them into a ``World``; ``tests/fakes/world.py`` puts
+other ones there. A ``World`` is built once, in ``cli.main``, and passed as an argument.
+
+Whatever these methods raise is a ``QlockError``: ``AbsentError`` when something is not there or the machine
+refuses, ``InputError`` when what is there is not what it should be.
+
+Does not live here: any effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from qlock.core.base import Base, Count
+from qlock.core.digest import Digest
+from qlock.core.facts import Device, EngineFile, Gpu
+
+
+class Missing(Base, frozen=True, kw_only=True):
+    """A fact that could not be seen, and why. It stands where the fact would stand, so that none becomes 0."""
+
+    why: str
+
+
+class Prefix(Base, frozen=True, kw_only=True):
+    """The first bytes of a file."""
+
+    data: bytes
+    size_bytes: Count
+    """Of the whole file."""
+
+
+class FileDigest(Base, frozen=True, kw_only=True):
+    """A whole file's digests."""
+
+    size_bytes: Count
+    sha256: Digest
+    blake3: Digest
+    cached: bool
+    """Taken from an earlier pass over the same unchanged file, not from its bytes now."""
+
+
+class Blake3Digest(Base, frozen=True, kw_only=True):
+    """A whole file's blake3 alone, which is several times faster to take than sha256."""
+
+    size_bytes: Count
+    blake3: Digest
+    cached: bool
+    """As in ``FileDigest``."""
+
+
+class MappedFile(Base, frozen=True, kw_only=True):
+    """One file-backed mapping with code in it, as ``/proc/PID/maps`` had it."""
+
+    path: str
+    """Absolute, as that process saw it."""
+    device: str
+    """``major:minor`` in hex. NOTE: not always the ``st_dev`` of the file (btrfs, overlayfs)."""
+    inode: Count
+    deleted: bool
+    """The name has been removed, or given to another file, since it was mapped."""
+
+
+class Memory(Base, frozen=True, kw_only=True):
+    """Memory that this process may use."""
+
+    total_bytes: Count
+    available_bytes: Count
+    limited_by: str
+    """``machine``, or the control group that allows less."""
+
+
+class Surroundings(Base, frozen=True, kw_only=True):
+    """What belongs to one run on one machine, and is never locked."""
+
+    host_name: str
+    boot_id: str
+    kernel: str
+    python: str
+
+
+class GpuSeen(Base, frozen=True, kw_only=True):
+    """One card, or one MIG slice of a card, as the driver shows it."""
+
+    index: Count
+    """NVML's number of the card. NOTE: not CUDA's, which ``CUDA_VISIBLE_DEVICES`` rearranges."""
+    gpu: Gpu | Missing
+    uuid: str
+    pci_bus_id: str
+    driver_version: str
+
+
+class Clock(Protocol):
+    """Dates and durations."""
+
+    def now(self) -> datetime:
+        """The date, in UTC and with its zone."""
+
+    def monotonic_s(self) -> float:
+        """Seconds since some moment, never going back; for durations."""
+
+    def sleep_s(self, duration_s: float) -> None:
+        """Wait."""
+
+
+class Files(Protocol):
+    """Whole files and their first bytes."""
+
+    def read_bounded(self, path: Path, max_bytes: int, what: str) -> bytes:
+        """All bytes of a regular file of at most ``max_bytes``; ``what`` names it in an error (``spec``)."""
+
+    def read_prefix(self, path: Path, max_bytes: int, what: str) -> Prefix:
+        """At most the first ``max_bytes`` of a regular file of any size."""
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        """Put ``data`` in the place of ``path``: afterwards it has the old bytes or all of the new ones."""
+
+
+class Digests(Protocol):
+    """Digests of files of any size."""
+
+    def digest_file(self, path: Path, *, cache: Path | None, rehash: bool = False) -> FileDigest:
+        """Both digests in one pass, or from the cache folder unless ``rehash``."""
+
+    def blake3_file(self, path: Path, *, cache: Path | None, rehash: bool = False) -> Blake3Digest:
+        """blake3 alone, or from the cache folder unless ``rehash``."""
+
+    def spans_digest(self, path: Path, spans: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+        """``blake3:…`` of each ``(offset, size)`` in bytes."""
+
+
+class Journal(Protocol):
+    """An open append-only file of JSON lines."""
+
+    @property
+    def torn_bytes(self) -> int:
+        """Bytes of an unfinished last line that were dropped when it was opened."""
+
+    def rows(self) -> Iterator[bytes]:
+        """The rows, first to last, without their newline."""
+
+    def append(self, row: bytes, *, sync: bool = True) -> None:
+        """Write one row; with ``sync`` it is on the disk when this returns."""
+
+    def sync(self) -> None:
+        """Put on the disk what was appended without."""
+
+    def close(self) -> None:
+        """Sync and close; safe to call twice."""
+
+
+class Journals(Protocol):
+    """Opens journals."""
+
+    def open_journal(self, path: Path) -> AbstractContextManager[Journal]:
+        """The journal at ``path``, made if it is not there."""
+
+
+class Folders(Protocol):
+    """One run, one folder."""
+
+    def hold(self, folder: Path) -> AbstractContextManager[None]:
+        """Keep every other qlock process out of ``folder``; ``AbsentError`` when one is in it."""
+
+
+class Maps(Protocol):
+    """What a running process has mapped."""
+
+    def read_maps(self, pid: int) -> tuple[MappedFile, ...]:
+        """Files mapped with code by a process."""
+
+    def engine_files(
+        self,
+        mapped: Sequence[MappedFile],
+        *,
+        build_folders: Sequence[Path],
+        digest: Callable[[Path], FileDigest],
+    ) -> tuple[EngineFile, ...]:
+        """The same files as they are locked: role, digests, digest of the code."""
+
+
+class Host(Protocol):
+    """The machine."""
+
+    def device(self, name: str = "") -> Device:
+        """The CPU; named by its vendor and model unless a name is given."""
+
+    def memory(self) -> Memory:
+        """What this process may use now."""
+
+    def surroundings(self) -> Surroundings:
+        """Host name, kernel and the like."""
+
+
+class Nvml(Protocol):
+    """NVIDIA's cards."""
+
+    def gpus(self) -> tuple[GpuSeen, ...] | Missing:
+        """Every card that this process may see; ``Missing`` when there is no driver."""
+
+
+class Wheels(Protocol):
+    """Files that came with installed Python packages."""
+
+    def member(self, source: str) -> Path:
+        """Where ``NAME==VERSION/MEMBER`` lies."""
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """All effects, one of each."""
+
+    clock: Clock
+    files: Files
+    digests: Digests
+    journals: Journals
+    folders: Folders
+    maps: Maps
+    host: Host
+    nvml: Nvml
+    wheels: Wheels
+    environment: Mapping[str, str]
+    """The environment variables as they were when qlock started."""
+    cwd: Path
+    cache_folder: Path
+    """Where qlock may keep what can be computed again; not made until something is kept there."""

@@ -1,0 +1,56 @@
+"""The real world, put together. Only ``cli.main`` calls it; everything else is handed a ``World``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from qlock.errors import AbsentError
+from qlock.world import clock, digests, files, folder, host, journal, maps, nvml, wheel
+from qlock.world.interface import World
+
+
+def real_world() -> World:
+    """The world as it is now: this machine, this folder, these environment variables.
+
+    Raises:
+        AbsentError: The current folder has been removed.
+    """
+    environment = MappingProxyType(dict(os.environ))
+    try:
+        cwd = Path.cwd()
+    except FileNotFoundError as error:
+        raise AbsentError(
+            "the current folder is not there any more", hint="change to a folder that is"
+        ) from error
+    return World(
+        clock=clock,
+        files=files,
+        digests=digests,
+        journals=journal,
+        folders=folder,
+        maps=maps,
+        host=host,
+        nvml=nvml,
+        wheels=wheel,
+        environment=environment,
+        cwd=cwd,
+        cache_folder=cache_folder(environment),
+    )
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where qlock may keep what can be computed again.
+
+    ``QLOCK_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``, and in it ``qlock``. A relative ``XDG_CACHE_HOME``
+    is passed over, as its specification asks for.
+    """
+    if asked := environment.get("QLOCK_CACHE"):
+        return Path(asked).absolute() / "qlock"
+    shared = environment.get("XDG_CACHE_HOME", "")
+    if Path(shared).is_absolute():
+        return Path(shared) / "qlock"
+    home = Path(environment.get("HOME", ""))
+    return (home if home.is_absolute() else Path.home()) / ".cache" / "qlock"
