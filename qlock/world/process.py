@@ -5,7 +5,8 @@ not live here: what the lines mean (``world.render``, the engines).
 
 What a child is given is complete: its command line, its environment (nothing is inherited), its folder, its
 limits. It leads a session of its own, so that a Ctrl-C at the terminal reaches qlock alone and one signal
-reaches all that the child started. The kernel kills it when qlock dies, however qlock dies.
+reaches all that the child started. The kernel kills it when qlock dies, however qlock dies; for processes that the
+child starts itself, the child must see to that.
 
 NOTE: Linux sends that signal when the *thread* that started the child ends. Start children from a thread that
 outlives them (the main thread).
@@ -243,6 +244,7 @@ class LineChild:
                 return "still there after SIGKILL"
             self._process.wait()
         self._stdout.close()
+        self._at_end = True
         return _how(self._process.returncode)
 
     def __enter__(self) -> Self:

@@ -255,6 +255,14 @@ def test_what_a_dead_child_left_behind_is_ended_too_and_does_not_hold_the_reader
     assert gone_in_time(int(line))
 
 
+def test_a_closed_child_has_ended_for_reader_and_writer(start: Start) -> None:
+    child = start("print('unread', flush=True)\nimport time; time.sleep(1000)")
+    assert child.read_line(LONG_S, 100) == b"unread"
+    assert child.close(grace_s=LONG_S) == "signal SIGTERM"
+    assert child.read_line(LONG_S, 100) == Ended(how="signal SIGTERM")
+    assert child.write_line(b"x", LONG_S) == Ended(how="signal SIGTERM")
+
+
 def test_leaving_the_block_closes_the_child(tmp_path: Path) -> None:
     with LineChild((sys.executable, "-I", "-c", ECHO), env={}, cwd=tmp_path) as child:
         assert is_running(child.pid)
