@@ -54,6 +54,8 @@ _UNDERSCORE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_START = re.compile(r"( *)(?:([-+#=])|(\d{1,9})([.)]))")
 _BACKTICKS = re.compile(r"`+")
 
+_KEPT: dict[Newlines, str] = {"keep": "\n", "arrow": ""}
+
 _FORMULA_STARTS = tuple("=+-@＝＋－＠")
 
 
@@ -85,7 +87,7 @@ def for_terminal(text: str, *, limit: int = DEFAULT_LIMIT, newlines: Newlines = 
     Column widths stay computable: tabs are shown as ``\\t``. Markup of a terminal library is not touched; pass
     the text to it as plain text.
     """
-    return _shortened(text, limit=limit, keep=_kept(newlines))
+    return _shortened(text, limit=limit, keep=_KEPT[newlines])
 
 
 def for_message(text: str) -> str:
@@ -150,19 +152,10 @@ def for_csv(text: str, *, limit: int = DEFAULT_LIMIT, newlines: Newlines = "keep
     ``csv.writer(…, quoting=csv.QUOTE_ALL)``, since a spreadsheet that splits at semicolons finds further cells
     in an unquoted one. Numbers of qlock's own are written as numbers and do not come here.
     """
-    cell = _shortened(text, limit=limit, keep=_kept(newlines))
+    cell = _shortened(text, limit=limit, keep=_KEPT[newlines])
     if text[:1] in ("\t", "\r", "\n") or cell.lstrip().startswith(_FORMULA_STARTS):
         return f"'{cell}"
     return cell
-
-
-def _kept(newlines: Newlines) -> str:
-    """The characters that ``visible`` keeps under this choice."""
-    match newlines:
-        case "keep":
-            return "\n"
-        case "arrow":
-            return ""
 
 
 def _shortened(text: str, *, limit: int, keep: str) -> str:

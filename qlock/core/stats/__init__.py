@@ -6,7 +6,8 @@ not live here: what is paired with what, whether a comparison is valid, and gate
 Three things hold for every function. Side A is the reference and side B is what is judged; a difference is
 always B − A. What cannot be computed is a ``CannotTell`` with the reason, never NaN, an infinity, or a zero that
 looks like a measurement; counts that contradict themselves are an ``InputError``. The order of items never
-matters, and the same seed gives the same numbers.
+matters, and the same seed gives the same numbers
+(on one version of numpy, which does not promise its streams beyond that).
 
 Intervals cover the choice of items only. How far two runs of one point differ is told by ``noise_floor``.
 
@@ -25,7 +26,15 @@ from qlock.core.stats.interface import (
     PairsNeeded,
 )
 from qlock.core.stats.means import bootstrap_paired, cluster_mean, paired_mean_interval, permutation_paired
-from qlock.core.stats.shares import holm, mcnemar_exact, newcombe_paired, noise_floor, non_inferior, wilson
+from qlock.core.stats.shares import (
+    holm,
+    mcnemar_exact,
+    newcombe_paired,
+    noise_floor,
+    non_inferior,
+    verdict_of,
+    wilson,
+)
 from qlock.core.stats.sizes import pairs_to_decide, smallest_detectable_difference
 
 __all__ = [
@@ -47,5 +56,6 @@ __all__ = [
     "pairs_to_decide",
     "permutation_paired",
     "smallest_detectable_difference",
+    "verdict_of",
     "wilson",
 ]

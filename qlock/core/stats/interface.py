@@ -122,4 +122,4 @@ def note_on_few(n: int) -> str:
     if n == 0:
         return "no discordant pairs"
     smallest = 0.5 ** (n - 1)
-    return f"only `{n}` pairs differ, so p cannot be below `{smallest:g}`" if smallest > 0.05 else ""
+    return f"pairs that differ: `{n}`, so p cannot be below `{smallest:g}`" if smallest > 0.05 else ""

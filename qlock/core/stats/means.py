@@ -101,21 +101,20 @@ def bootstrap_paired(
 
     check_probability("level", level)
     groups = _grouped(differences, clusters)
-    match groups:
-        case CannotTell():
-            return groups
-        case _Groups():
-            pass
+    if isinstance(groups, CannotTell):
+        return groups
     # The resamples see the pairs or their mirror image, whichever sorts first, so that A and B can be exchanged.
     pairs, mirrored = groups.sums_and_sizes, _sorted((-total, size) for total, size in groups.sums_and_sizes)
     flipped = mirrored < pairs
     drawn = np.array(mirrored if flipped else pairs, dtype=np.float64)
     point = -groups.point if flipped else groups.point
-    means = _resampled_means(drawn[:, 0], drawn[:, 1], seed)
+    sizes = drawn[:, 1]
+    excess = drawn[:, 0] - sizes * point  # around the mean, where nothing is lost to rounding
+    shifts = _resampled_shifts(excess, sizes, seed)
     tail = (1 - level) / 2
-    corrected = _bca_tails(drawn[:, 0], drawn[:, 1], means, tail)
-    low, high = (float(end) for end in np.quantile(means, corrected or (tail, 1 - tail)))
-    low, high = min(low, point), max(high, point)
+    corrected = _bca_tails(excess, sizes, shifts, tail)
+    down, up = (float(end) for end in np.quantile(shifts, corrected or (tail, 1 - tail)))
+    low, high = point + min(down, 0.0), point + max(up, 0.0)
     if mirrored == pairs:
         low, high = (low - high) / 2, (high - low) / 2
     elif flipped:
@@ -188,11 +187,9 @@ def _t_interval(
 
     check_probability("level", level)
     groups = _grouped(values, clusters)
-    match groups:
-        case CannotTell():
-            return groups
-        case _Groups(sums_and_sizes=pairs, n=n, point=point):
-            pass
+    if isinstance(groups, CannotTell):
+        return groups
+    pairs, n, point = groups.sums_and_sizes, groups.n, groups.point
     count = len(pairs)
     distance = math.hypot(
         *(total - size * point for total, size in pairs)
@@ -259,37 +256,38 @@ def _grouped(values: Sequence[float], clusters: Sequence[Hashable] | None) -> _G
     return _Groups(sums_and_sizes=pairs, n=n, point=point)
 
 
-def _resampled_means(sums: Floats, sizes: Floats, seed: int) -> Floats:
-    """Means of ``RESAMPLES`` draws of as many clusters as there are, with replacement."""
+def _resampled_shifts(excess: Floats, sizes: Floats, seed: int) -> Floats:
+    """How far the mean moves in ``RESAMPLES`` draws of as many clusters as there are, with replacement.
+
+    Args:
+        excess: Shape (clusters,), each cluster's sum less its size times the mean of all.
+        sizes: Shape (clusters,), items in each.
+        seed: Of the generator.
+    """
     import numpy as np
 
     generator = _generator(seed)
-    count = len(sums)
-    means = np.empty(RESAMPLES, dtype=np.float64)
+    count = len(excess)
+    shifts = np.empty(RESAMPLES, dtype=np.float64)
     rows = max(1, _CHUNK // count)
     for start in range(0, RESAMPLES, rows):
         chosen = generator.integers(0, count, size=(min(rows, RESAMPLES - start), count))
-        means[start : start + len(chosen)] = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
-    return means
+        shifts[start : start + len(chosen)] = excess[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
+    return shifts
 
 
-def _bca_tails(sums: Floats, sizes: Floats, means: Floats, tail: float) -> tuple[float, float] | None:
-    """Where BCa reads the resampled means instead of at ``tail`` and 1 − ``tail``; None if it is undefined."""
+def _bca_tails(excess: Floats, sizes: Floats, shifts: Floats, tail: float) -> tuple[float, float] | None:
+    """Where BCa reads the resampled shifts instead of at ``tail`` and 1 − ``tail``; None if it is undefined."""
     import numpy as np
     from scipy.special import ndtr, ndtri
 
-    total, n = sums.sum(), sizes.sum()
-    point = total / n
-    blur = 1e-12 * float(np.abs(sums).sum() / n)
-    below = float((means < point - blur).mean() + (np.abs(means - point) <= blur).mean() / 2)
-    without = (total - sums) / (n - sizes)
+    blur = 1e-12 * float(np.abs(excess).max() / sizes.sum())  # shifts that are zero but for rounding
+    below = float((shifts < -blur).mean() + (np.abs(shifts) <= blur).mean() / 2)
+    bias = float(ndtri(min(max(below, 0.5 / RESAMPLES), 1 - 0.5 / RESAMPLES)))
+    without = -excess / (sizes.sum() - sizes)  # how far the mean moves when one cluster is left out
     apart = without.mean() - without
-    farthest = float(np.abs(apart).max())
-    if not 0 < below < 1 or farthest == 0:
-        return None
-    apart = apart / farthest
+    apart = apart / np.abs(apart).max()  # its powers can then neither vanish nor overflow
     acceleration = float((apart**3).sum()) / (6 * float((apart**2).sum()) ** 1.5)
-    bias = float(ndtri(below))
     ends = []
     for z in (float(ndtri(tail)), -float(ndtri(tail))):
         scale = 1 - acceleration * (bias + z)

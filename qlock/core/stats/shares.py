@@ -120,27 +120,43 @@ def newcombe_paired(
 def non_inferior(
     *, both: int, only_a: int, only_b: int, neither: int, margin_share: float, level: float = 0.95
 ) -> NonInferiority:
-    """Whether B is no worse than A by as much as the margin, read off the paired interval.
+    """Whether B is no worse than A by as much as the margin, by ``verdict_of`` Newcombe's paired interval.
 
-    Pass: the whole interval lies above −margin. Fail: all of it lies below. Undecided: it holds −margin, or there
-    are fewer than ``FEWEST_PAIRS`` pairs. Each of the two decisions errs with probability (1 − level) / 2. The
-    margin must have been fixed before the run. Arguments and assumptions are those of ``newcombe_paired``.
+    Arguments and assumptions are those of ``newcombe_paired``; the margin is that of ``verdict_of``.
+    """
+    interval = newcombe_paired(both=both, only_a=only_a, only_b=only_b, neither=neither, level=level)
+    return verdict_of(interval, margin_share)
 
-    Source: two one-sided bounds; Piaggio et al. 2012 (CONSORT), doi 10.1001/jama.2012.87802.
+
+def verdict_of(interval: Interval | CannotTell, margin_share: float) -> NonInferiority:
+    """What an interval of the difference of shares, B − A, says about a margin.
+
+    Pass: all of it lies above −margin. Fail: all of it lies below. Undecided: it holds −margin, it could not be
+    computed, or fewer than ``FEWEST_PAIRS`` independent pairs or clusters stand behind it. Each of the two
+    decisions errs with probability (1 − level) / 2.
+
+    Args:
+        interval: Of any method; a clustered one where pairs are not independent.
+        margin_share: How much worse B may be, as a share, fixed before the run; 0 asks whether B is better.
+
+    Raises:
+        InputError: The margin is not between 0 and 1.
+
+    Source: confidence limits against a margin as in CONSORT, Piaggio et al. 2012, doi 10.1001/jama.2012.87802.
     """
     if not 0 <= margin_share <= 1:
         raise InputError(f"`margin_share` lies between 0 and 1: got `{margin_share}`")
-    interval = newcombe_paired(both=both, only_a=only_a, only_b=only_b, neither=neither, level=level)
-    verdict: Literal["pass", "fail", "undecided"] = "undecided"
-    match interval:
-        case CannotTell(why=why):
-            pass
-        case Interval(n=n) if n < FEWEST_PAIRS:
-            why = f"`{n}` pairs are too few for a verdict, which needs at least `{FEWEST_PAIRS}`"
-        case Interval(low=low, high=high):
-            verdict = decision(low, high, margin_share) or "undecided"
-            why = "" if verdict != "undecided" else "the interval holds the margin"
-    return NonInferiority(verdict=verdict, margin_share=margin_share, interval=interval, why=why)
+    verdict: Literal["pass", "fail"] | None = None
+    if isinstance(interval, CannotTell):
+        why = interval.why
+    elif interval.clusters < FEWEST_PAIRS:
+        why = f"`{interval.clusters}` independent pairs are too few for a verdict, which needs at least `{FEWEST_PAIRS}`"
+    else:
+        verdict = decision(interval.low, interval.high, margin_share)
+        why = "" if verdict else "the interval holds the margin"
+    return NonInferiority(
+        verdict=verdict or "undecided", margin_share=margin_share, interval=interval, why=why
+    )
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -274,6 +274,18 @@ def test_the_clustered_laws(seed: int) -> None:
         assert (exchanged.point, exchanged.low, exchanged.high) == (-found.point, -found.high, -found.low)
 
 
+def test_a_symmetric_sample_has_a_symmetric_interval() -> None:
+    found = interval(stats.bootstrap_paired([-1.0, 1.0, -3.0, 3.0, 0.0], seed=1))
+    assert (found.point, found.low) == (0.0, -found.high)
+    assert found.high > 1
+
+
+def test_small_differences_on_a_large_offset_are_seen() -> None:
+    near = interval(stats.bootstrap_paired([d * 1e-6 for d in gaussian(30)], seed=1))
+    far = interval(stats.bootstrap_paired([1e3 + d * 1e-6 for d in gaussian(30)], seed=1))
+    assert far.high - far.point == pytest.approx(near.high - near.point, rel=1e-5)
+
+
 def test_other_seeds_give_other_ends_of_about_the_same_place() -> None:
     differences = gaussian(80)
     one, other = (interval(stats.bootstrap_paired(differences, seed=seed)) for seed in (1, 2))
