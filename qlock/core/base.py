@@ -18,7 +18,14 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A frozen struct that refuses unknown fields."""
 
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=100)]
+Name = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*\Z",
+        max_length=100,
+        description="a name of ASCII letters, digits and `._+-` that starts with a letter or digit",
+    ),
+]
 """A name that people give to a model, setting or suite; safe in file names and in ``RUN:POINT``."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -1,7 +1,7 @@
 """The only door for outside text: TOML and JSON lines into structs, and structs back into canonical bytes.
 
-Lives here: decoding with clean errors (key path, nearest known key, look-alike letters), and the canonical TOML
-of a lock. Does not live here: what the keys mean (``core.spec``, ``core.lock``, ``core.record``).
+Lives here: decoding within bounds, and the canonical TOML of a lock. Does not live here: the words of an error
+(``core.explain``), and what the keys mean (``core.spec``, ``core.lock``, ``core.record``).
 
 Canonical TOML: keys in the order of the struct's fields, one fact a line, plain values before tables, every table
 with its own header, LF, a final newline. tomli_w writes each ``key = value``; it inlines and moves short tables by
@@ -10,10 +10,10 @@ itself, so the headers are written here.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -22,18 +22,39 @@ import tomli_w
 
 from qlock.core.base import Base
 from qlock.core.escape import for_message
+from qlock.core.explain import explained, known_keys, shown_key, unknown_key
 from qlock.errors import InputError
+
+__all__ = [
+    "check_version",
+    "decode_text",
+    "from_json",
+    "json_bytes",
+    "known_keys",
+    "read_toml_table",
+    "refuse_non_finite",
+    "to_struct",
+    "toml_text",
+    "unknown_key",
+]
 
 T = TypeVar("T")
 
-_UNKNOWN = re.compile(
-    r"Object contains unknown field `(?P<field>.*?)`(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL
-)
-_PATH = re.compile(r"^(?P<text>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
-_MARKER = re.compile(rb"^(<{7}|={7}|>{7}|\|{7})( |\r?$)", re.MULTILINE)
-_BARE_KEY = re.compile(r"^[A-Za-z0-9_-]+$")
+_MARKER = re.compile(rb"^(<{7}|>{7})( |\r?$)", re.MULTILINE)
+"""Git's own lines around a conflict; a line of seven ``=`` alone may be an underline within a text."""
+_AT = re.compile(r"\(at line (\d+), column (\d+)\)$")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _BOM = b"\xef\xbb\xbf"
 _INTEGER_MAX = 2**63
+_BYTES_MAX = 8 * 2**20
+"""Of a spec or lock; a lock of a hundred models has about one MiB."""
+_DEPTH_MAX = 64
+"""Of tables and arrays within one another; far below what Python's own stack bears."""
+_MANY_DOTS = re.compile(
+    r"""^[ \t]*\[?\[?[ \t]*(?:(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""",
+    re.MULTILINE,
+)
+"""A key of more than 64 dotted parts, for which tomllib needs time with the square of the parts."""
 
 
 def decode_text(data: bytes, *, name: str) -> str:
@@ -47,7 +68,7 @@ def decode_text(data: bytes, *, name: str) -> str:
             "the file starts with a BOM (bytes EF BB BF)", hint="save it as UTF-8 without BOM"
         ).within(name)
     marker = _MARKER.search(data)
-    if marker and data.find(b"<<<<<<<") >= 0:
+    if marker:
         line = data.count(b"\n", 0, marker.start()) + 1
         raise InputError(
             f"unresolved git conflict at line {line}", hint="take one side, then run `qlock resolve` again"
@@ -60,25 +81,58 @@ def decode_text(data: bytes, *, name: str) -> str:
 
 
 def read_toml_table(data: bytes, *, name: str) -> dict[str, Any]:
-    """A TOML file as a plain table with finite numbers, negative zero made zero.
+    """A TOML file as a plain table of text, truth values, finite numbers, arrays and tables; −0.0 made 0.0.
 
     Raises:
-        InputError: No TOML, or a number that is not finite or does not fit 64 bits.
+        InputError: No TOML, larger than 8 MiB, deeper than 64 levels, a date or time without quotes, or a number
+            that is not finite or does not fit 64 bits.
     """
+    if len(data) > _BYTES_MAX:
+        raise InputError(f"got {len(data)} bytes, expected at most {_BYTES_MAX}").within(name)
     text = decode_text(data, name=name)
+    dots = _MANY_DOTS.search(text)
+    if dots:
+        line = text.count("\n", 0, dots.start()) + 1
+        raise InputError(f"line {line}: got a key of more than {_DEPTH_MAX} parts").within(name)
     try:
-        table = tomllib.loads(text)
+        # A final newline makes tomllib name the line instead of "end of document".
+        table = tomllib.loads(text if text.endswith("\n") else f"{text}\n")
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {for_message(str(error))}").within(name) from None
+        raise _not_toml(str(error), text).within(name) from None
+    except ValueError:
+        raise InputError("got an integer that does not fit 64 bits").within(name) from None
     except RecursionError:
-        raise InputError("tables or arrays are nested too deep").within(name) from None
-    clean: dict[str, Any] = _checked(table, name=name, path="")
+        raise _too_deep().within(name) from None
+    clean: dict[str, Any] = _checked(table, name=name, path="", depth=0)
     return clean
 
 
-def _checked(value: Any, *, name: str, path: str) -> Any:
+def _not_toml(message: str, text: str) -> InputError:
+    """The error with its place, and by name the letter that stands there where it is none of ASCII."""
+    at = _AT.search(message)
+    line = text.replace("\r\n", "\n").split("\n")[int(at[1]) - 1] if at else ""
+    letter = line[int(at[2]) - 1 : int(at[2])] if at else ""
+    if not letter or letter.isascii():
+        return InputError(f"not TOML: {for_message(message)}")
+    return InputError(
+        f"not TOML: {for_message(message)}: got {_named(letter)}",
+        hint="write keys in ASCII letters, and text in quotes",
+    )
+
+
+def _named(letter: str) -> str:
+    return f"`{for_message(letter)}` (U+{ord(letter):04X} {unicodedata.name(letter, 'without a name')})"
+
+
+def _too_deep() -> InputError:
+    return InputError(f"tables or arrays are nested too deep, expected at most {_DEPTH_MAX} levels")
+
+
+def _checked(value: Any, *, name: str, path: str, depth: int) -> Any:
+    if depth > _DEPTH_MAX:
+        raise _too_deep().within(name)
     match value:
-        case bool():
+        case bool() | str():
             return value
         case float():
             if not math.isfinite(value):
@@ -89,14 +143,22 @@ def _checked(value: Any, *, name: str, path: str) -> Any:
                 raise InputError("got an integer that does not fit 64 bits").within(path).within(name)
             return value
         case dict():
-            return {
-                key: _checked(inner, name=name, path=f"{path}.{_shown(key)}".strip("."))
-                for key, inner in value.items()
-            }
+            table = {}
+            for key, inner in value.items():
+                here = f"{path}.{shown_key(key)}" if path else shown_key(key)
+                table[key] = _checked(inner, name=name, path=here, depth=depth + 1)
+            return table
         case list():
-            return [_checked(inner, name=name, path=f"{path}[{i}]") for i, inner in enumerate(value)]
+            return [
+                _checked(inner, name=name, path=f"{path}[{index}]", depth=depth + 1)
+                for index, inner in enumerate(value)
+            ]
         case _:
-            return value
+            raise (
+                InputError(f"got a date or time `{value}`, expected text", hint="put it in quotes")
+                .within(path)
+                .within(name)
+            )
 
 
 def to_struct(table: Any, kind: type[T], *, name: str) -> T:
@@ -108,94 +170,38 @@ def to_struct(table: Any, kind: type[T], *, name: str) -> T:
     try:
         return msgspec.convert(table, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), kind, name) from None
+        raise explained(str(error), kind, table).within(name) from None
     except RecursionError:
-        raise InputError("values are nested too deep").within(name) from None
+        raise _too_deep().within(name) from None
 
 
-def _explained(message: str, kind: Any, name: str) -> InputError:
-    unknown = _UNKNOWN.match(message)
-    if unknown:
-        path = (unknown["path"] or "$").removeprefix("$").lstrip(".")
-        known = known_keys(kind, path)
-        error = unknown_key(unknown["field"], known)
-        return _placed(error, path, name)
-    parts = _PATH.match(message)
-    assert parts is not None
-    path = (parts["path"] or "$").removeprefix("$").lstrip(".")
-    text = parts["text"][:1].lower() + parts["text"][1:]
-    return _placed(InputError(for_message(text)), path, name)
+def check_version(key: str, table: dict[str, Any], supported: int, *, name: str) -> None:
+    """Refuse a document of another version before anything else of it is read.
 
-
-def _placed(error: InputError, path: str, name: str) -> InputError:
-    return error.within(for_message(path)).within(name) if path else error.within(name)
-
-
-def unknown_key(key: str, known: tuple[str, ...]) -> InputError:
-    """The error for a key that nobody knows, naming the nearest one that is known."""
-    near = difflib.get_close_matches(_ascii_skeleton(key), known, n=1, cutoff=0.6)
-    hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(sorted(known))}"
-    return InputError(f"unknown key `{_shown(key)}`", hint=hint)
-
-
-_LOOKALIKES = str.maketrans("аеорсухіѕјԁոɡⅼ", "aeopcyxisjdngl")
-
-
-def _ascii_skeleton(key: str) -> str:
-    return key.translate(_LOOKALIKES)
-
-
-def _shown(key: str) -> str:
-    """A key for people: letters outside ASCII by their code point, so that look-alikes are seen."""
-    odd = sorted({f"U+{ord(letter):04X}" for letter in key if not 0x20 <= ord(letter) < 0x7F})
-    text = for_message(key)
-    return f"{text} ({', '.join(odd)})" if odd else text
-
-
-def known_keys(kind: Any, path: str) -> tuple[str, ...]:
-    """The keys of the struct that stands at ``path`` (``model[0].file``) under ``kind``; empty where unknown."""
-    found = msgspec.inspect.type_info(kind)
-    for part in re.findall(r"[^.\[\]]+|\[[^\]]*\]", path):
-        found = _step(found, part)
-    return tuple(field.encode_name for struct in _structs(found) for field in struct.fields)
-
-
-def _structs(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.StructType]:
-    match info:
-        case msgspec.inspect.StructType():
-            yield info
-        case msgspec.inspect.UnionType(types=types):
-            for inner in types:
-                yield from _structs(inner)
-        case msgspec.inspect.Metadata(type=inner):
-            yield from _structs(inner)
-        case _:
+    Raises:
+        InputError: The version is missing, no integer, newer, or older than any that is read here.
+    """
+    match table.get(key):
+        case None:
+            raise InputError(f"the key `{key}` is missing").within(name)
+        case int(version) if version == supported and not isinstance(version, bool):
             return
-
-
-def _step(info: msgspec.inspect.Type, part: str) -> msgspec.inspect.Type:
-    match info:
-        case msgspec.inspect.VarTupleType(item_type=inner) if part.startswith("["):
-            return inner
-        case msgspec.inspect.DictType(value_type=inner):
-            return inner
-        case _:
-            for struct in _structs(info):
-                for field in struct.fields:
-                    if field.encode_name == part:
-                        return field.type
-            return msgspec.inspect.AnyType()
+        case int(version) if version > supported and not isinstance(version, bool):
+            raise InputError(
+                f"got {key} `{version}`, this qlock reads up to `{supported}`", hint="upgrade qlock"
+            ).within(name)
+        case other:
+            raise InputError(f"got {key} `{for_message(str(other))}`, expected `{supported}`").within(name)
 
 
 def json_bytes(value: Any) -> bytes:
-    """Canonical JSON of a struct or plain value, without a newline.
+    """Canonical JSON of a struct or plain value, without a newline: fields in their order, keys of a dict sorted.
 
     Raises:
         ValueError: A float is NaN or infinite (msgspec would silently write ``null``).
     """
-    plain = msgspec.to_builtins(value)
-    refuse_non_finite(plain)
-    return msgspec.json.encode(plain)
+    refuse_non_finite(msgspec.to_builtins(value))
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def refuse_non_finite(value: Any) -> None:
@@ -218,19 +224,48 @@ def from_json(data: bytes, kind: type[T], *, name: str) -> T:
     """A struct out of JSON bytes.
 
     Raises:
-        InputError: No JSON, or a key is missing, unknown or of another type.
+        InputError: No JSON, deeper than 64 levels, or a key is missing, unknown or of another type.
     """
     try:
-        return msgspec.json.decode(data, type=kind, strict=True)
+        value = msgspec.json.decode(data, type=kind, strict=True)
+        if data.count(b"[") + data.count(b"{") > _DEPTH_MAX and _is_deeper(
+            msgspec.to_builtins(value), _DEPTH_MAX
+        ):
+            raise _too_deep().within(name)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), kind, name) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise explained(str(error), kind, _plain_json(data)).within(name) from None
+    except RecursionError:
+        raise _too_deep().within(name) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"not JSON: {for_message(str(error))}").within(name) from None
+    return value
+
+
+def _plain_json(data: bytes) -> Any:
+    """What the bytes say without a type, to show a wrong value; ``None`` where even that fails."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    match value:
+        case dict():
+            return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value.values())
+        case list() | tuple():
+            return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value)
+        case _:
+            return False
 
 
 def toml_text(value: Base) -> str:
-    """Canonical TOML of a struct: the same struct gives the same bytes, everywhere."""
-    plain: dict[str, Any] = msgspec.to_builtins(value)
+    """Canonical TOML of a struct: equal structs give the same bytes, everywhere.
+
+    Raises:
+        ValueError: A float is NaN or infinite.
+    """
+    plain: dict[str, Any] = msgspec.to_builtins(value, order="deterministic")
     refuse_non_finite(plain)
     return "\n".join(_table(plain, ())).strip("\n") + "\n"
 
@@ -240,10 +275,10 @@ def _table(table: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
         if _is_plain(value):
             yield _line(key, value)
     for key, value in table.items():
-        inner = (*path, key)
-        header = ".".join(part if _BARE_KEY.match(part) else tomli_w.dumps({part: 0})[:-5] for part in inner)
         if _is_plain(value):
             continue
+        inner = (*path, key)
+        header = ".".join(_key(part) for part in inner)
         if isinstance(value, dict):
             yield ""
             yield f"[{header}]"
@@ -255,10 +290,27 @@ def _table(table: dict[str, Any], path: tuple[str, ...]) -> Iterator[str]:
                 yield from _table(entry, inner)
 
 
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else tomli_w.dumps({key: 0}).removesuffix(" = 0\n")
+
+
 def _line(key: str, value: Any) -> str:
     if value == {}:
-        return tomli_w.dumps({key: 0})[:-2] + "{}"
-    return tomli_w.dumps({key: value}).rstrip("\n")
+        return f"{_key(key)} = {{}}"
+    return tomli_w.dumps({key: _without_negative_zero(value)}).removesuffix("\n")
+
+
+def _without_negative_zero(value: Any) -> Any:
+    """The value as ``read_toml_table`` gives it back: −0.0 is 0.0."""
+    match value:
+        case float():
+            return value + 0.0
+        case list() | tuple():
+            return [_without_negative_zero(inner) for inner in value]
+        case dict():
+            return {key: _without_negative_zero(inner) for key, inner in value.items()}
+        case _:
+            return value
 
 
 def _is_plain(value: Any) -> bool:

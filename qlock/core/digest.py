@@ -13,7 +13,15 @@ from typing import Annotated, Any
 import msgspec
 from blake3 import blake3
 
-Digest = Annotated[str, msgspec.Meta(pattern=r"^(blake3|sha256):[0-9a-f]{64}$")]
+from qlock.core.canon import refuse_non_finite
+
+Digest = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^(blake3|sha256):[0-9a-f]{64}\Z",
+        description="`blake3:` or `sha256:` and 64 lower-case hex digits",
+    ),
+]
 """``blake3:`` or ``sha256:`` and 64 lower-case hex digits; never shortened in a file."""
 
 _WRITTEN = re.compile(r"(blake3|sha256):[0-9a-f]{64}")
@@ -43,8 +51,13 @@ def digest_of(label: str, value: Any) -> str:
     Args:
         label: What is digested (``"spec"``, ``"items"`` …); two kinds of thing never share a digest.
         value: Anything msgspec can encode; floats must be finite.
+
+    Raises:
+        ValueError: A float is NaN or infinite, which JSON would write as ``null``.
     """
-    body = msgspec.json.encode(msgspec.to_builtins(value), order="sorted")
+    plain = msgspec.to_builtins(value)
+    refuse_non_finite(plain)
+    body = msgspec.json.encode(plain, order="sorted")
     return blake3_of(f"qlock {label} 1\n".encode() + body)
 
 

@@ -8,19 +8,21 @@ Does not live here: what follows from a difference (``core.verify``, ``core.comp
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
-from typing import Any, Literal, get_type_hints
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET
 
 from qlock.core.base import Base
+from qlock.core.facts import EngineFile
 
 Effect = Literal["output", "timing", "note"]
 """What a change can do: to what a model says, to speed only, or to nothing that is measured."""
 
-_KEYS = ("name", "suite", "variation", "type")
-_effects: dict[type[Base], dict[str, Effect]] = {}
+_KEYS = ("key", "name", "suite", "variation", "type")
 
 
 class Leaf(Base, frozen=True, kw_only=True):
@@ -32,23 +34,55 @@ class Leaf(Base, frozen=True, kw_only=True):
     effect: Effect
 
 
+class Change(Base, frozen=True, kw_only=True):
+    """One difference between two structs of a kind: a leaf, or a whole entry that only one of them has."""
+
+    path: str
+    before: Any
+    """``UNSET`` where it is not there."""
+    after: Any
+    effect: Effect
+
+
+@cache
 def effects_of(kind: type[Base]) -> dict[str, Effect]:
     """Field name to effect, as the struct's annotations say; ``output`` where they say nothing."""
-    if kind not in _effects:
-        hints = get_type_hints(kind, include_extras=True)
-        _effects[kind] = {
-            name: _effect(hint) for name, hint in hints.items() if name in kind.__struct_fields__
-        }
-    return _effects[kind]
+    return {name: _effect(hint) for name, hint in _hints(kind).items()}
+
+
+@cache
+def _tables_of(kind: type[Base]) -> frozenset[str]:
+    """Names of the fields that hold a table: many structs of one kind."""
+    return frozenset(name for name, hint in _hints(kind).items() if _is_table(hint))
+
+
+def _hints(kind: type[Base]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hints[name] for name in kind.__struct_fields__}
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, else the hint alone: ``Annotated[X, …] | UnsetType`` is told by its ``X``."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _effect(hint: Any) -> Effect:
-    for note in getattr(hint, "__metadata__", ()):
-        extra = note.extra if isinstance(note, msgspec.Meta) else None
-        if extra and "effect" in extra:
-            effect: Effect = extra["effect"]
-            return effect
+    for member in _members(hint):
+        for note in getattr(member, "__metadata__", ()):
+            extra = note.extra if isinstance(note, msgspec.Meta) else None
+            if extra and "effect" in extra:
+                effect: Effect = extra["effect"]
+                return effect
     return "output"
+
+
+def _is_table(hint: Any) -> bool:
+    for member in _members(hint):
+        plain = get_args(member)[0] if get_origin(member) is Annotated else member
+        inner = get_args(plain)
+        if get_origin(plain) is tuple and isinstance(inner[0], type) and issubclass(inner[0], Base):
+            return True
+    return False
 
 
 def key_of(entry: Base, index: int) -> str:
@@ -71,39 +105,111 @@ def keyed(entries: tuple[Base, ...]) -> dict[str, Base]:
     return found
 
 
+def effect_of(entry: Base) -> Effect:
+    """What any change within a struct can do at most: files of the system and of Python are noted only."""
+    match entry:
+        case EngineFile(role="system" | "python"):
+            return "note"
+        case _:
+            return "output"
+
+
 def leaves(value: Base, *, path: str = "", effect: Effect = "output") -> Iterator[Leaf]:
     """Every leaf under ``value``, in field order; the weaker effect of field and surroundings holds."""
+    effect = weaker(effect, effect_of(value))
     for name, own in effects_of(type(value)).items():
         inner = getattr(value, name)
         here = f"{path}.{name}" if path else name
-        yield from _leaves_of(inner, here, weaker(effect, own))
+        if inner is UNSET:
+            continue
+        if name in _tables_of(type(value)):
+            for key, entry in keyed(inner).items():
+                yield from leaves(entry, path=f"{here}.{key}", effect=weaker(effect, own))
+        elif isinstance(inner, Base):
+            yield from leaves(inner, path=here, effect=weaker(effect, own))
+        else:
+            yield from _leaves_of(inner, here, weaker(effect, own))
 
 
 def _leaves_of(value: Any, path: str, effect: Effect) -> Iterator[Leaf]:
-    if value is UNSET:
-        return
-    if isinstance(value, Base):
-        yield from leaves(value, path=path, effect=effect)
-    elif isinstance(value, tuple) and value and all(isinstance(entry, Base) for entry in value):
-        for key, entry in keyed(value).items():
-            yield from leaves(entry, path=f"{path}.{key}", effect=effect)
-    elif isinstance(value, dict):
-        for key in sorted(value):
-            yield from _leaves_of(value[key], f"{path}.{key}", effect)
-    else:
-        yield Leaf(path=path, value=value, effect=effect)
+    match value:
+        case dict():
+            for key in sorted(value):
+                inner = value[key]
+                here = f"{path}.{_dict_key(key)}"
+                if inner == {}:
+                    yield Leaf(path=here, value=inner, effect=effect)
+                yield from _leaves_of(inner, here, effect)
+        case _:
+            yield Leaf(path=path, value=value, effect=effect)
+
+
+def _dict_key(key: str) -> str:
+    """A key within a path: in quotes where it would read as several."""
+    return key if key.isidentifier() else msgspec.json.encode(key).decode()
+
+
+def changes(before: Base, after: Base, *, path: str = "", effect: Effect = "output") -> Iterator[Change]:
+    """Every difference between two structs of one kind, in field order; nothing where they are equal."""
+    effect = weaker(effect, _stronger(effect_of(before), effect_of(after)))
+    tables = _tables_of(type(before))
+    for name, own in effects_of(type(before)).items():
+        a, b = getattr(before, name), getattr(after, name)
+        here, inner = f"{path}.{name}" if path else name, weaker(effect, own)
+        if name in tables and (a or b):
+            yield from table_changes(a or (), b or (), path=here, effect=inner)
+        else:
+            yield from _changes_of(a, b, here, inner)
+
+
+def table_changes(
+    before: tuple[Base, ...], after: tuple[Base, ...], *, path: str, effect: Effect = "output"
+) -> Iterator[Change]:
+    """Differences between two tables: entries that only one has, whole, and what differs within the others."""
+    mine, theirs = keyed(before), keyed(after)
+    for key, entry in mine.items():
+        yield from _changes_of(entry, theirs.get(key, UNSET), f"{path}.{key}", effect)
+    for key, entry in theirs.items():
+        if key not in mine:
+            yield from _changes_of(UNSET, entry, f"{path}.{key}", effect)
+
+
+def _changes_of(before: Any, after: Any, path: str, effect: Effect) -> Iterator[Change]:
+    match before, after:
+        case Base(), Base():
+            yield from changes(before, after, path=path, effect=effect)
+        case (Base() as entry, _) | (_, Base() as entry):
+            yield Change(path=path, before=before, after=after, effect=weaker(effect, effect_of(entry)))
+        case dict(), dict():
+            for key in sorted(before.keys() | after.keys()):
+                a, b = before.get(key, UNSET), after.get(key, UNSET)
+                yield from _changes_of(a, b, f"{path}.{_dict_key(key)}", effect)
+        case _:
+            if not _same(before, after):
+                yield Change(path=path, before=before, after=after, effect=effect)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal and of one type: ``true`` is not 1, and 1 is not 1.0; a tuple is read back as an array."""
+    match a, b:
+        case ((tuple() | list()), (tuple() | list())):
+            return len(a) == len(b) and all(map(_same, a, b))
+        case _:
+            return type(a) is type(b) and bool(a == b)
+
+
+_ORDER: tuple[Effect, ...] = ("note", "timing", "output")
+
+
+def _stronger(a: Effect, b: Effect) -> Effect:
+    return max(a, b, key=_ORDER.index)
 
 
 def weaker(a: Effect, b: Effect) -> Effect:
     """The weaker of two effects: a note within a table that changes output is still a note."""
-    order: tuple[Effect, ...] = ("note", "timing", "output")
-    return order[min(order.index(a), order.index(b))]
+    return min(a, b, key=_ORDER.index)
 
 
 def what_changes_output(value: Base) -> dict[str, Any]:
     """Path to value of every leaf that can change what a model says: the ground of job digests."""
-    return {
-        leaf.path: list(leaf.value) if isinstance(leaf.value, tuple) else leaf.value
-        for leaf in leaves(value)
-        if leaf.effect == "output"
-    }
+    return {leaf.path: leaf.value for leaf in leaves(value) if leaf.effect == "output"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qlock.core.base import Base, Count, Finite, Share
+from qlock.core.base import Base, Count, Finite, Positive, Share
 
 Ending = Literal["eos", "stop", "budget", "context", "error"]
 """Why a reply stopped: end-of-generation token, a stop rule, the token cap, the end of the context, a fault."""
@@ -47,7 +47,7 @@ class Score(Base, frozen=True, kw_only=True, tag_field="kind", tag="score"):
     """Give the negative log-probability of each token from ``score_from`` on, given all before it."""
 
     tokens: tuple[int, ...]
-    score_from: Count
+    score_from: Positive
     """Index of the first token that is scored; at least 1."""
 
 

@@ -10,6 +10,7 @@ other byte of the file. So any edit by hand is seen, also of a comment.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -19,9 +20,10 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
 from qlock.core.base import Base, Count, Finite, Name, Positive
-from qlock.core.canon import decode_text, read_toml_table, to_struct, toml_text
+from qlock.core.canon import check_version, decode_text, read_toml_table, to_struct, toml_text
 from qlock.core.digest import Digest, blake3_of
-from qlock.core.effects import key_of
+from qlock.core.effects import keyed
+from qlock.core.escape import for_message, visible
 from qlock.core.recipe import RecipeRow
 from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec, PromptSpec, SamplingSpec
 from qlock.errors import InputError
@@ -31,6 +33,7 @@ LOCK_VERSION = 1
 _NOTE = msgspec.Meta(extra={"effect": "note"})
 _BODY_LINE = re.compile(r'^body_digest = "[^"\n]*"$', re.MULTILINE)
 _BLANK = 'body_digest = ""'
+_FIRST_LINE = "# Written by qlock. Do not edit; renew with: qlock resolve "
 
 
 class ModelPin(Base, frozen=True, kw_only=True):
@@ -135,7 +138,9 @@ class Lock(Base, frozen=True, kw_only=True):
     lock_version: int
     spec_digest: Digest
     body_digest: str
-    frozen_date: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    frozen_date: Annotated[
+        str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", description="a day such as `2026-01-01`")
+    ]
     """The day that templates are told."""
     name: Name
     engine: tuple[facts.Engine, ...]
@@ -149,6 +154,15 @@ class Lock(Base, frozen=True, kw_only=True):
     gate: tuple[GateSpec, ...]
     missing: tuple[Missing, ...]
 
+    def __post_init__(self) -> None:
+        """The day is one of the calendar."""
+        try:
+            dt.date.fromisoformat(self.frozen_date)
+        except ValueError:
+            raise ValueError(
+                f"frozen_date: got `{self.frozen_date}`, expected a day of the calendar"
+            ) from None
+
 
 def write_lock(lock: Lock, *, spec_path: str) -> bytes:
     """The canonical bytes of a lock, with both digests worked out.
@@ -158,12 +172,11 @@ def write_lock(lock: Lock, *, spec_path: str) -> bytes:
         spec_path: How to renew it, relative to where the lock belongs: ``specs/NAME.toml``.
     """
     blank = _text(msgspec.structs.replace(lock, body_digest=""), spec_path)
-    text = blank.replace(_BLANK, f'body_digest = "{blake3_of(blank.encode())}"', 1)
-    return text.encode()
+    return _BODY_LINE.sub(f'body_digest = "{blake3_of(blank.encode())}"', blank, count=1).encode()
 
 
 def _text(lock: Lock, spec_path: str) -> str:
-    return f"# Written by qlock. Do not edit; renew with: qlock resolve {spec_path}\n{toml_text(lock)}"
+    return f"{_FIRST_LINE}{visible(spec_path)}\n{toml_text(lock)}"
 
 
 def read_lock(data: bytes, *, name: str) -> Lock:
@@ -174,18 +187,18 @@ def read_lock(data: bytes, *, name: str) -> Lock:
     """
     text = decode_text(data, name=name)
     table = read_toml_table(data, name=name)
-    _check_version(table.get("lock_version"), name)
+    check_version("lock_version", table, LOCK_VERSION, name=name)
     renew = _renew_path(text)
     lock = to_struct(table, Lock, name=name)
     blank = _BODY_LINE.sub(_BLANK, text, count=1)
     if lock.body_digest != blake3_of(blank.encode()):
         raise InputError(
             "the lock was edited by hand: its body_digest does not fit",
-            hint=f"restore it from git, or renew it with `qlock resolve {renew}`",
+            hint=f"restore it from git, or renew it with `qlock resolve {for_message(renew)}`",
         ).within(name)
     if write_lock(lock, spec_path=renew).decode() != text:
         raise InputError(
-            "the lock is not in canonical form", hint=f"renew it with `qlock resolve {renew}`"
+            "the lock is not in canonical form", hint=f"renew it with `qlock resolve {for_message(renew)}`"
         ).within(name)
     _check_pins(lock, name)
     _check_references(lock, name)
@@ -194,18 +207,7 @@ def read_lock(data: bytes, *, name: str) -> Lock:
 
 def _renew_path(text: str) -> str:
     first = text.split("\n", 1)[0]
-    return first.rpartition("qlock resolve ")[2] or "SPEC"
-
-
-def _check_version(version: Any, name: str) -> None:
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise InputError(f"got lock_version `{version}`, expected `{LOCK_VERSION}`").within(name)
-    if version > LOCK_VERSION:
-        raise InputError(
-            f"got lock_version `{version}`, this qlock reads up to `{LOCK_VERSION}`", hint="upgrade qlock"
-        ).within(name)
-    if version < LOCK_VERSION:
-        raise InputError(f"got lock_version `{version}`, expected `{LOCK_VERSION}`").within(name)
+    return first.removeprefix(_FIRST_LINE) if first.startswith(_FIRST_LINE) else "SPEC"
 
 
 def unset_pins(lock: Lock) -> tuple[str, ...]:
@@ -217,15 +219,16 @@ def _unset(value: Base, path: str) -> Iterator[str]:
     for field in value.__struct_fields__:
         inner = getattr(value, field)
         here = f"{path}.{field}" if path else field
-        if inner is UNSET:
-            if here != "compare":
+        match inner:
+            case UnsetType() if here != "compare":
                 yield here
-        elif isinstance(inner, Base):
-            yield from _unset(inner, here)
-        elif isinstance(inner, tuple):
-            for index, entry in enumerate(inner):
-                if isinstance(entry, Base) and not isinstance(entry, AnchorSpec):
-                    yield from _unset(entry, f"{here}.{key_of(entry, index)}")
+            case Base():
+                yield from _unset(inner, here)
+            case (Base(), *_) if field != "anchor":
+                for key, entry in keyed(inner).items():
+                    yield from _unset(entry, f"{here}.{key}")
+            case _:
+                pass
 
 
 def _check_pins(lock: Lock, name: str) -> None:
@@ -238,22 +241,40 @@ def _check_pins(lock: Lock, name: str) -> None:
 
 
 def _check_references(lock: Lock, name: str) -> None:
-    tables = {
-        "engine": {entry.name for entry in lock.engine},
-        "device": {entry.name for entry in lock.device},
-        "model": {entry.name for entry in lock.model},
-        "setting": {entry.name for entry in lock.setting},
+    """Every name that is used stands in its table, once."""
+    names = {
+        "engine": tuple(entry.name for entry in lock.engine),
+        "device": tuple(entry.name for entry in lock.device),
+        "model": tuple(entry.name for entry in lock.model),
+        "setting": tuple(entry.name for entry in lock.setting),
+        "suite": tuple(entry.name for entry in lock.suite),
+        "point": tuple(entry.name for entry in lock.point),
     }
-    for point in lock.point:
-        for table, names in tables.items():
-            wanted = getattr(point, table)
-            if wanted not in names:
-                raise (
-                    InputError(f"got `{wanted}`, expected the name of a [[{table}]]")
-                    .within(table)
-                    .within(f"point.{point.name}")
-                    .within(name)
-                )
+    for table, found in names.items():
+        for twice in sorted({one for one in found if found.count(one) > 1}):
+            raise InputError(f"got two [[{table}]] of the name `{for_message(twice)}`, expected one").within(
+                name
+            )
+    used = [
+        (f"point.{point.name}.{table}", table, getattr(point, table))
+        for point in lock.point
+        for table in ("engine", "device", "model", "setting")
+    ]
+    used += [
+        (f"point.{point.name}.prompts", "suite", prompts.suite)
+        for point in lock.point
+        for prompts in point.prompts or ()
+    ]
+    used += [(f"suite.{suite.name}.points", "point", point) for suite in lock.suite for point in suite.points]
+    used += [(f"anchor.{index}.model", "model", anchor.model) for index, anchor in enumerate(lock.anchor)]
+    used += [(f"anchor.{index}.suite", "suite", anchor.suite) for index, anchor in enumerate(lock.anchor)]
+    used += [(f"gate.{index}.suite", "suite", gate.suite) for index, gate in enumerate(lock.gate)]
+    if lock.compare is not UNSET:
+        used.append(("compare.reference", "point", lock.compare.reference))
+    for where, table, wanted in used:
+        if wanted not in names[table]:
+            shown = for_message(wanted)
+            raise InputError(f"got `{shown}`, expected the name of a [[{table}]]").within(where).within(name)
 
 
 def lock_digest(data: bytes) -> str:

@@ -8,6 +8,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
 from qlock.core.base import Base, Count, Positive
 from qlock.core.digest import Digest, digest_of
 from qlock.core.effects import what_changes_output
@@ -69,24 +72,24 @@ def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str
     It covers engine, device, model, setting, the asking part of the suite, prompts, canaries and the frozen date;
     not the other models of the lock, the names people gave, nor the graders' version.
     """
+    prompts = prompts_of(point, suite.name)
     ground: dict[str, Any] = {
-        "engine": what_changes_output(_named(lock.engine, point.engine)),
-        "device": what_changes_output(_named(lock.device, point.device)),
-        "model": what_changes_output(_named(lock.model, point.model)),
-        "setting": what_changes_output(_named(lock.setting, point.setting)),
-        "suite": what_changes_output(suite),
-        "point": what_changes_output(point),
+        "engine": _without(_named(lock.engine, point.engine), "name"),
+        "device": _without(_named(lock.device, point.device), "name"),
+        "model": _without(_named(lock.model, point.model)),
+        "setting": _without(_named(lock.setting, point.setting), "name"),
+        "suite": _without(suite, "grade_version", "repeats"),
+        "point": _without(msgspec.structs.replace(point, prompts=UNSET)),
+        "prompts": _without(prompts, "suite"),
         "frozen_date": lock.frozen_date,
         "repeat": repeat,
     }
-    for name in ("grade_version", "repeats"):
-        ground["suite"].pop(name)
-    for key in [key for key in ground["point"] if key.startswith("prompts.")]:
-        if not key.startswith(f"prompts.{suite.name}."):
-            del ground["point"][key]
-    for table, name in (("engine", "name"), ("device", "name"), ("setting", "name")):
-        ground[table].pop(name)
     return digest_of("job", ground)
+
+
+def _without(value: Base, *names: str) -> dict[str, Any]:
+    """What can change the replies, but for the fields named."""
+    return {path: leaf for path, leaf in what_changes_output(value).items() if path not in names}
 
 
 def _named(table: tuple[Any, ...], name: str) -> Any:

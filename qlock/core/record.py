@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from qlock.core.base import Base, Count, Finite, Positive
-from qlock.core.canon import from_json, json_bytes
+from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest, blake3_of, digest_of
 from qlock.core.exchange import Completed, Failed, Outcome, Reply
 from qlock.errors import InputError
@@ -129,10 +129,13 @@ class Seal(Base, frozen=True, kw_only=True):
 
 def is_done(row: Row) -> bool:
     """Whether the row needs no second try: no reply failed or ended in an error."""
-    return not any(
-        isinstance(reply, Failed) or (isinstance(reply, Completed) and reply.ending == "error")
-        for reply in row.replies
-    )
+    for reply in row.replies:
+        match reply:
+            case Failed() | Completed(ending="error"):
+                return False
+            case _:
+                pass
+    return True
 
 
 def line_bytes(line: Line | Grade | GradeHeader) -> bytes:
@@ -153,13 +156,7 @@ def read_record(data: bytes, *, name: str) -> Record:
     lines = whole.split(b"\n") if whole else []
     if not lines:
         raise InputError("got no header line, expected a record").within(name)
-    header: Line = from_json(lines[0], _LINE, name=f"{name}: line 1")
-    if not isinstance(header, Header):
-        raise InputError("line 1: got no header line, expected a record").within(name)
-    if header.record_version != RECORD_VERSION:
-        raise InputError(
-            f"got record_version `{header.record_version}`, expected `{RECORD_VERSION}`", hint="upgrade qlock"
-        ).within(name)
+    header = _header(lines[0], name)
     rows: dict[str, Row] = {}
     closing: Closing | None = None
     for number, text in enumerate(lines[1:], start=2):
@@ -173,14 +170,30 @@ def read_record(data: bytes, *, name: str) -> Record:
                 closing = line
             case Header():
                 raise InputError(f"line {number} is a second header").within(name)
+    if closing is not None and torn:
+        raise InputError(f"{len(torn)} bytes stand after the closing line").within(name)
     record = Record(header=header, rows=tuple(rows.values()), closing=closing, torn_bytes=len(torn))
     _check_closing(record, name)
     return record
 
 
+def _header(text: bytes, name: str) -> Header:
+    """The first line; its version is looked at first, since a newer one may have other keys."""
+    here = f"{name}: line 1"
+    plain = from_json(text, dict[str, Any], name=here)
+    if plain.get("kind") != "header":
+        raise InputError("got no header line, expected a record").within(here)
+    check_version("record_version", plain, RECORD_VERSION, name=here)
+    return from_json(text, Header, name=here)
+
+
 def _check_closing(record: Record, name: str) -> None:
     if record.closing is None:
         return
+    if record.closing.items != record.header.items:
+        raise InputError(
+            f"got {record.closing.items} items in the closing line, expected {record.header.items} as the header says"
+        ).within(name)
     if record.closing.items != len(record.rows):
         raise InputError(
             f"got {len(record.rows)} rows, expected {record.closing.items} as the closing line says"

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base, Count, Finite, Name, Positive, Share
-from qlock.core.canon import read_toml_table, to_struct
+from qlock.core.base import Base, Finite, Name, Positive, Share
+from qlock.core.canon import check_version, read_toml_table, to_struct
 from qlock.core.digest import digest_of
 from qlock.core.exchange import Message
 from qlock.core.facts import CacheType
@@ -23,7 +23,17 @@ from qlock.errors import InputError
 SPEC_VERSION = 1
 
 Thinking = Literal["template-default", "on", "off"]
-PointName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+PointName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9][A-Za-z0-9._+-]*\Z",
+        description="a point `MODEL@SETTING`",
+    ),
+]
+_INT32_MAX = 2**31 - 1
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
+"""A number that llama.cpp keeps in 32 bits."""
+Count32 = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
 
 
 class EngineSpec(Base, frozen=True, kw_only=True):
@@ -58,21 +68,21 @@ class SettingSpec(Base, frozen=True, kw_only=True):
     """Run-time choices. No default depends on the machine: two machines resolve the same spec alike."""
 
     name: Name
-    context_tokens: Positive = 2048
+    context_tokens: Tokens = 2048
     """Of each slot; rounded up by llama.cpp to a multiple of 256, which the lock then says."""
     slots: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
     """How many items are decoded side by side, always in full rows."""
-    batch_tokens: Positive = 2048
-    ubatch_tokens: Positive = 512
-    threads: Positive = 2
-    batch_threads: Positive | UnsetType = UNSET
+    batch_tokens: Tokens = 2048
+    ubatch_tokens: Tokens = 512
+    threads: Tokens = 2
+    batch_threads: Tokens | UnsetType = UNSET
     """Threads of prefill; as ``threads`` when left out."""
     cache_type_k: CacheType = "f16"
     cache_type_v: CacheType = "f16"
     flash_attention: bool = False
-    gpu_layers: Count = 0
+    gpu_layers: Count32 = 0
     split_mode: Literal["none", "layer"] = "none"
-    main_gpu: Count = 0
+    main_gpu: Count32 = 0
     kv_offload: bool = True
     op_offload: bool = False
     swa_full: bool = False
@@ -96,15 +106,15 @@ class SamplingSpec(Base, frozen=True, kw_only=True):
     """How answers are drawn. The defaults are greedy and every penalty is off."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=100.0)] = 0.0
-    top_k: Count = 0
+    top_k: Count32 = 0
     top_p: Share = 1.0
     min_p: Share = 0.0
     repeat_penalty: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)] = 1.0
     presence_penalty: Annotated[float, msgspec.Meta(ge=-100.0, le=100.0)] = 0.0
     frequency_penalty: Annotated[float, msgspec.Meta(ge=-100.0, le=100.0)] = 0.0
-    penalty_tokens: Count = 64
+    penalty_tokens: Count32 = 64
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
-    answer_tokens: Positive = 256
+    answer_tokens: Tokens = 256
     stop: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=1000)], ...] = ()
 
 
@@ -201,9 +211,7 @@ def read_spec(data: bytes, *, name: str) -> Spec:
         InputError: With the file's name and the key's path in front.
     """
     table = read_toml_table(data, name=name)
-    version = table.get("spec_version")
-    if version != SPEC_VERSION or isinstance(version, bool):
-        raise InputError(f"got spec_version `{version}`, expected `{SPEC_VERSION}`").within(name)
+    check_version("spec_version", table, SPEC_VERSION, name=name)
     _set_params_apart(table)
     spec = to_struct(table, Spec, name=name)
     try:
@@ -241,6 +249,32 @@ def _check(spec: Spec) -> None:
         _known(gate.suite, suites, f"gate[{index}].suite", "suite")
     if spec.compare is not UNSET:
         _known(spec.compare.reference, tuple(points(spec)), "compare.reference", "point")
+    _check_jobs(spec)
+
+
+def _check_jobs(spec: Spec) -> None:
+    """Every suite is sat by a point, every point is listed once, and no two jobs share a name for their files."""
+    places: dict[str, int] = {}
+    for index, point in enumerate(spec.point):
+        name = f"{point.model}@{point.setting}"
+        if name in places:
+            raise InputError(
+                f"the point `{name}` is listed twice: point[{places[name]}] and point[{index}]"
+            ).within("point")
+        places[name] = index
+    owners: dict[str, int] = {}
+    for index, suite in enumerate(spec.suite):
+        chosen = suite_points(spec, suite)
+        if not chosen:
+            raise InputError("no point has these models and settings").within(f"suite[{index}]")
+        for point_name in chosen:
+            stem = f"{suite.name}.{point_name}"
+            if stem in owners:
+                raise InputError(
+                    f"two jobs would be called `{stem}`: of suite[{owners[stem]}] and suite[{index}]",
+                    hint="rename one of the suites or models",
+                ).within("suite")
+            owners[stem] = index
 
 
 def _unique(entries: Sequence[ModelSpec | SettingSpec | SuiteSpec]) -> tuple[str, ...]:

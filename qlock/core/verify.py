@@ -23,8 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
+import msgspec
+
 from qlock.core.base import Base
-from qlock.core.effects import Effect, keyed, leaves, weaker
+from qlock.core.canon import json_bytes
+from qlock.core.effects import Change, Effect, changes, table_changes
 from qlock.core.escape import for_message
 from qlock.core.facts import ReadBack, Setting
 
@@ -78,55 +81,54 @@ def refuses(finding: Finding) -> bool:
 def differences(
     rule: Rule, where: str, locked: Base, found: Base, *, effect: Effect = "output"
 ) -> list[Finding]:
-    """A finding for every leaf of ``locked`` that ``found`` has otherwise, and for leaves that only one has."""
-    expected = {leaf.path: leaf for leaf in leaves(locked)}
-    seen = {leaf.path: leaf for leaf in leaves(found)}
-    gone, new = _whole_entries(locked, found)
-    findings = [
-        Finding(
-            rule=rule,
-            where=f"{where}.{path}",
-            expected="present" if path in gone else "absent",
-            found="absent" if path in gone else "present",
-            effect=effect,
-        )
-        for path in sorted(gone | new)
-    ]
-    for path in [*expected, *(path for path in seen if path not in expected)]:
-        if any(path.startswith(f"{entry}.") for entry in gone | new):
-            continue
-        a, b = expected.get(path), seen.get(path)
-        if a is not None and b is not None and a.value == b.value:
-            continue
-        leaf = a or b
-        assert leaf is not None
-        findings.append(
-            Finding(
-                rule=rule,
-                where=f"{where}.{path}",
-                expected="missing" if a is None else shown(a.value),
-                found="missing" if b is None else shown(b.value),
-                effect=weaker(effect, leaf.effect),
-            )
-        )
-    return findings
+    """A finding for every leaf of ``locked`` that ``found`` has otherwise, and for what only one of them has.
+
+    An entry of a table that only one has gives one finding, not one for each of its leaves.
+    """
+    return [_finding(rule, change) for change in changes(locked, found, path=where, effect=effect)]
 
 
-def _whole_entries(locked: Base, found: Base) -> tuple[set[str], set[str]]:
-    """Paths of table entries that only one side has: one finding for an entry, not one for each of its leaves."""
-    gone: set[str] = set()
-    new: set[str] = set()
-    for field in locked.__struct_fields__:
-        a, b = getattr(locked, field), getattr(found, field)
-        if _is_table(a) or _is_table(b):
-            mine, theirs = keyed(a), keyed(b)
-            gone |= {f"{field}.{key}" for key in mine if key not in theirs}
-            new |= {f"{field}.{key}" for key in theirs if key not in mine}
-    return gone, new
+def entries(
+    rule: Rule, table: str, locked: Iterable[Base], found: Iterable[Base], *, effect: Effect = "output"
+) -> list[Finding]:
+    """Findings for two tables of named entries, such as the files of a model."""
+    compared = table_changes(tuple(locked), tuple(found), path=table, effect=effect)
+    return [_finding(rule, change) for change in compared]
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(isinstance(entry, Base) for entry in value)
+def _finding(rule: Rule, change: Change) -> Finding:
+    expected, found = change.before, change.after
+    return Finding(
+        rule=rule,
+        where=change.path,
+        expected=_side(expected, found),
+        found=_side(found, expected),
+        effect=change.effect,
+        why=_within_arrays(expected, found),
+    )
+
+
+def _side(value: Any, other: Any) -> str:
+    """One side of a difference: an entry is present or absent, a value is shown or missing."""
+    match value:
+        case Base():
+            return "present"
+        case msgspec.UNSET:
+            return "absent" if isinstance(other, Base) else "missing"
+        case _:
+            return shown(value)
+
+
+def _within_arrays(expected: Any, found: Any) -> str:
+    """Which values only one of two arrays has, since both may be too long to be shown whole."""
+    match expected, found:
+        case ((tuple() | list()), (tuple() | list())):
+            lost = [entry for entry in expected if entry not in found]
+            new = [entry for entry in found if entry not in expected]
+            words = [f"only locked: {shown(lost)}"] * bool(lost) + [f"only found: {shown(new)}"] * bool(new)
+            return "; ".join(words) or "the same values in another order or number"
+        case _:
+            return ""
 
 
 def missing(rule: Rule, where: str, expected: str, why: str) -> Finding:
@@ -141,30 +143,10 @@ def shown(value: Any) -> str:
             return "true" if value else "false"
         case tuple() | list():
             return for_message(", ".join(str(entry) for entry in value))
+        case dict():
+            return for_message(json_bytes(value).decode())
         case _:
             return for_message(str(value))
-
-
-def entries(
-    rule: Rule, table: str, locked: Iterable[Base], found: Iterable[Base], *, effect: Effect = "output"
-) -> list[Finding]:
-    """Findings for two tables of named entries, such as the files of a model."""
-    mine, theirs = keyed(tuple(locked)), keyed(tuple(found))
-    findings = []
-    for key, entry in mine.items():
-        other = theirs.get(key)
-        if other is None:
-            findings.append(
-                Finding(rule=rule, where=f"{table}.{key}", expected="present", found="absent", effect=effect)
-            )
-        else:
-            findings += differences(rule, f"{table}.{key}", entry, other, effect=effect)
-    findings += [
-        Finding(rule=rule, where=f"{table}.{key}", expected="absent", found="present", effect=effect)
-        for key in theirs
-        if key not in mine
-    ]
-    return findings
 
 
 def read_back_findings(where: str, setting: Setting, read_back: ReadBack) -> list[Finding]:
