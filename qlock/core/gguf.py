@@ -122,11 +122,7 @@ def describe(first: Header, *others: Header) -> GgufFacts:
     parameters = sum(tensor.elements for tensor in tensors)
     if parameters > _MOST_PARAMETERS:
         raise InputError("the tensors together have more than 2^63 - 1 elements")
-    architecture = first.text("general.architecture")
-    if architecture is None:
-        raise InputError(
-            f"`general.architecture` is {first.shown_value('general.architecture')}, expected a string"
-        )
+    architecture = _architecture(first)
     file_type = _count(first, "general.file_type")
     templates = _templates(first)
     return GgufFacts(
@@ -157,6 +153,15 @@ def describe(first: Header, *others: Header) -> GgufFacts:
         split=split_of(first),
         warnings=_warnings((first, *others), tensors),
     )
+
+
+def _architecture(header: Header) -> str:
+    found = header.text("general.architecture")
+    if found is None:
+        raise InputError(
+            f"`general.architecture` is {header.shown_value('general.architecture')}, expected a string"
+        )
+    return found
 
 
 def _text(header: Header, key: str) -> str | UnsetType:
