@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from qlock.core.base import Base
 from qlock.core.stats.interface import CannotTell, Interval, PairedTest, check_probability, note_on_few
@@ -86,8 +86,9 @@ def bootstrap_paired(
 
     10,000 resamples; bias-corrected and accelerated (BCa), the acceleration from leaving out one cluster at a time;
     plain percentiles where that correction is undefined (``method`` says which). Assumes independent clusters.
-    Too short below about twenty of them; below two, or where all are equal, it cannot tell. Exchanging A and B
-    only changes the signs.
+    Too short for few and skewed ones (of 95 % intervals of exponential numbers 88 % held the mean with 12 items,
+    91 % with 30, no better than a t interval); below two, or where all are equal, it cannot tell. Exchanging A and
+    B only changes the signs.
 
     Args:
         differences: One number per item, B − A.
@@ -97,36 +98,27 @@ def bootstrap_paired(
 
     Source: Efron 1987, doi 10.1080/01621459.1987.10478410; clusters: Davison & Hinkley 1997, section 3.8.
     """
-    import numpy as np
-
     check_probability("level", level)
     groups = _grouped(differences, clusters)
     if isinstance(groups, CannotTell):
         return groups
     # The resamples see the pairs or their mirror image, whichever sorts first, so that A and B can be exchanged.
-    pairs, mirrored = groups.sums_and_sizes, _sorted((-total, size) for total, size in groups.sums_and_sizes)
-    flipped = mirrored < pairs
-    drawn = np.array(mirrored if flipped else pairs, dtype=np.float64)
-    point = -groups.point if flipped else groups.point
-    sizes = drawn[:, 1]
-    excess = drawn[:, 0] - sizes * point  # around the mean, where nothing is lost to rounding
-    shifts = _resampled_shifts(excess, sizes, seed)
-    tail = (1 - level) / 2
-    corrected = _bca_tails(excess, sizes, shifts, tail)
-    down, up = (float(end) for end in np.quantile(shifts, corrected or (tail, 1 - tail)))
-    low, high = point + min(down, 0.0), point + max(up, 0.0)
+    pairs = groups.sums_and_sizes
+    mirrored = _sorted((-total, size) for total, size in pairs)
+    if mirrored < pairs:
+        up, down, method = _bootstrapped(mirrored, -groups.point, seed, level)
+    else:
+        down, up, method = _bootstrapped(pairs, groups.point, seed, level)
     if mirrored == pairs:
-        low, high = (low - high) / 2, (high - low) / 2
-    elif flipped:
-        low, high = -high, -low
+        down = up = (down + up) / 2
     return Interval(
         point=groups.point,
-        low=low,
-        high=high,
+        low=groups.point - down,
+        high=groups.point + up,
         level=level,
         n=groups.n,
         clusters=len(pairs),
-        method="bca" if corrected else "percentile",
+        method=method,
     )
 
 
@@ -254,6 +246,22 @@ def _grouped(values: Sequence[float], clusters: Sequence[Hashable] | None) -> _G
         what = "values" if clusters is None else "means of clusters"
         return CannotTell(why=f"all {what} are `{point:g}`, which does not show how far they could differ")
     return _Groups(sums_and_sizes=pairs, n=n, point=point)
+
+
+def _bootstrapped(
+    pairs: tuple[tuple[float, int], ...], point: float, seed: int, level: float
+) -> tuple[float, float, Literal["bca", "percentile"]]:
+    """How far the interval reaches down and up from the mean (neither below 0), and how that was read."""
+    import numpy as np
+
+    drawn = np.array(pairs, dtype=np.float64)
+    sizes = drawn[:, 1]
+    excess = drawn[:, 0] - sizes * point  # around the mean, where nothing is lost to rounding
+    shifts = _resampled_shifts(excess, sizes, seed)
+    tail = (1 - level) / 2
+    corrected = _bca_tails(excess, sizes, shifts, tail)
+    low, high = (float(end) for end in np.quantile(shifts, corrected or (tail, 1 - tail)))
+    return max(-low, 0.0), max(high, 0.0), "bca" if corrected else "percentile"
 
 
 def _resampled_shifts(excess: Floats, sizes: Floats, seed: int) -> Floats:
