@@ -138,7 +138,7 @@ def is_done(row: Row) -> bool:
     return True
 
 
-def line_bytes(line: Line | Grade | GradeHeader) -> bytes:
+def line_bytes(line: Base) -> bytes:
     """One line of a record with its newline."""
     return json_bytes(line) + b"\n"
 

@@ -77,7 +77,9 @@ def _model(
     cached = 0
     for file in model.file:
         where = f"model.{model.name}.file.{file.name}"
-        right, wrong, hits = None, None, 0
+        right: Path | None = None
+        wrong: Path | Finding | None = None
+        hits = 0
         for candidate in places.candidates(file.name, model.requested):
             try:
                 digest = world.digests.blake3_file(candidate, cache=world.cache_folder, rehash=rehash)

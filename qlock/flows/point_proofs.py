@@ -18,12 +18,13 @@ from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
 from qlock.core.lock import PointPin, PromptsPin
 from qlock.core.spec import PointSpec, Spec, points
-from qlock.core.verify import Finding, read_back_findings
+from qlock.core.verify import read_back_findings
 from qlock.engines.interface import Engine
-from qlock.errors import EngineError, QlockError, RefusedError
+from qlock.errors import EngineError, QlockError
 from qlock.flows import proving
 from qlock.flows.pinning import fallen_back
 from qlock.flows.proving import Exam, Opener, Proof
+from qlock.flows.refusal import refuse
 from qlock.world.interface import World
 from qlock.world.render import Renderer
 
@@ -183,18 +184,3 @@ def _counted(exam: Exam, pins: Mapping[str, PointPin]) -> Exam:
         if prompts.suite == exam.pin.name
     )
     return msgspec.structs.replace(exam, pin=msgspec.structs.replace(exam.pin, items_limit=most))
-
-
-def refuse(findings: list[Finding]) -> None:
-    """Stop at findings where nothing can go on without them.
-
-    Raises:
-        RefusedError: There is at least one.
-    """
-    if findings:
-        first = findings[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        why = f": {first.why}" if first.why else ""
-        raise RefusedError(
-            f"{first.where}: got `{first.found}`, expected `{first.expected}`{why}{more}", hint=first.remedy
-        )

@@ -39,6 +39,11 @@ class Seat:
         if self._prepare is not None:
             self._prepare(self._living())
 
+    @property
+    def is_up(self) -> bool:
+        """Whether an engine runs here now."""
+        return self._engine is not None
+
     def _living(self) -> Engine:
         if self._engine is None:
             self._engine = self._start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
 from qlock.core.digest import digest_of
@@ -24,6 +24,7 @@ from qlock.core.gguf import (
     tensors_digest,
 )
 from qlock.core.lock import Missing, ModelPin
+from qlock.core.recipe import unknown_types
 from qlock.core.spec import ModelSpec
 from qlock.errors import QlockError
 from qlock.world.interface import World
@@ -66,8 +67,7 @@ def weigh(world: World, model: ModelSpec, paths: tuple[Path, ...], *, rehash: bo
     """
     try:
         headers = tuple(header_of(world, path) for path in paths)
-        if len(paths) > 1:
-            check_split(tuple((path.name, header) for path, header in zip(paths, headers, strict=True)))
+        check_split(tuple((path.name, header) for path, header in zip(paths, headers, strict=True)))
         facts = describe(*headers)
     except QlockError as error:
         raise error.within(f"model.{model.name}") from None
@@ -112,7 +112,10 @@ def _file(world: World, path: Path, *, rehash: bool) -> ModelFile:
     )
 
 
-def _tensors(world: World, paths: tuple[Path, ...], headers: tuple[Header, ...]) -> str:
+def _tensors(world: World, paths: tuple[Path, ...], headers: tuple[Header, ...]) -> str | UnsetType:
+    """Unset where a tensor has a type whose size is not known: then nobody can say where its bytes end."""
+    if any(unknown_types(header.tensors) for header in headers):
+        return UNSET
     digests: dict[str, str] = {}
     for path, header in zip(paths, headers, strict=True):
         spans = tensor_spans(header)
@@ -126,6 +129,10 @@ def _missing(pin: ModelPin, facts: GgufFacts) -> tuple[Missing, ...]:
     if pin.bits_per_weight is UNSET:
         found.append(
             Missing(pin=f"model.{pin.name}.bits_per_weight", why=facts.bits_per_weight_why, until="never")
+        )
+    if pin.tensors_digest is UNSET:
+        found.append(
+            Missing(pin=f"model.{pin.name}.tensors_digest", why=facts.bits_per_weight_why, until="never")
         )
     found += [
         Missing(

@@ -1,0 +1,146 @@
+"""Grades, worked out from a record and the items that were asked; no engine is needed.
+
+Lives here: playing recorded replies back through the suite and grading the answer, the trials that prove a grader,
+and the score of a job. Does not live here: storing any of it (``flows.run_folder``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from qlock.core.base import Base, Count, Finite
+from qlock.core.exchange import (
+    Completed,
+    Excluded,
+    Nats,
+    Outcome,
+    Partial,
+    Right,
+    Ungraded,
+    Unparsable,
+    Wrong,
+)
+from qlock.core.record import Grade, Record, Row
+from qlock.flows.kinds import SuiteKind
+from qlock.suites.interface import Item, play_back
+
+
+class Score(Base, frozen=True, kw_only=True):
+    """The score of one job, with its honest denominator."""
+
+    what: str
+    """``perplexity`` or ``right_share``."""
+    value: Finite
+    items: Count
+    """Items that the value rests on."""
+    left_out: Count
+    """Items that are excluded or not graded."""
+
+
+class TrialFailure(Base, frozen=True, kw_only=True):
+    """A gold reply that did not pass, or a bad one that did."""
+
+    suite: str
+    item: str
+    expected: str
+    found: str
+
+
+def grade(record: Record, items: Mapping[str, Item], kind: SuiteKind, params: Any) -> tuple[Grade, ...]:
+    """A grade for every row of a record, in the order of the rows."""
+    return tuple(
+        Grade(item=row.item, outcome=outcome(row, items.get(row.item), kind, params)) for row in record.rows
+    )
+
+
+def outcome(row: Row, item: Item | None, kind: SuiteKind, params: Any) -> Outcome:
+    """What one row is worth.
+
+    A prompt that did not fit the context was never answered, and a failed reply is redone: neither is wrong.
+    """
+    if item is None:
+        return Ungraded(why="the item is not among those that were asked")
+    for reply in row.replies:
+        if isinstance(reply, Completed) and reply.ending == "context" and not reply.tokens:
+            return Ungraded(why=f"the prompt does not fit the context: {reply.why}")
+    answer = play_back(kind.ask(item, params), row.replies)
+    if answer.failed:
+        return Ungraded(why=answer.failed)
+    return kind.grade(item, answer, params)
+
+
+def try_grader(
+    kind: SuiteKind, items: tuple[Item, ...], params: Any, *, suite: str
+) -> tuple[TrialFailure, ...]:
+    """Every trial whose canned reply did not earn what it must: the grader is then not to be believed."""
+    failures = []
+    for trial in kind.trials(items, params):
+        answer = play_back(kind.ask(trial.item, params), trial.replies)
+        got = Ungraded(why=answer.failed) if answer.failed else kind.grade(trial.item, answer, params)
+        if isinstance(got, Right) != trial.passes:
+            failures.append(
+                TrialFailure(
+                    suite=suite,
+                    item=trial.item.id,
+                    expected="right" if trial.passes else "not right",
+                    found=told(got),
+                )
+            )
+    return tuple(failures)
+
+
+def told(outcome: Outcome) -> str:
+    """An outcome in words."""
+    match outcome:
+        case Right():
+            return "right"
+        case Wrong(why=why):
+            return f"wrong: {why}"
+        case Partial(share=share):
+            return f"partial: {share:.3f}"
+        case Unparsable(why=why):
+            return f"unparsable: {why}"
+        case Ungraded(why=why):
+            return f"ungraded: {why}"
+        case Excluded(why=why):
+            return f"excluded: {why}"
+        case Nats(nats_sum=nats, scored_tokens=tokens):
+            return f"{nats:.4f} nats over {tokens} tokens"
+
+
+def mark(outcome: Outcome) -> float | None:
+    """The mark of an outcome between 0 and 1; ``None`` where there is none to give."""
+    match outcome:
+        case Right():
+            return 1.0
+        case Wrong() | Unparsable():
+            return 0.0
+        case Partial(share=share):
+            return share
+        case Ungraded() | Excluded() | Nats():
+            return None
+
+
+def score(outcomes: tuple[Outcome, ...]) -> Score | None:
+    """The score over outcomes; ``None`` when not one of them can be scored."""
+    nats = [outcome for outcome in outcomes if isinstance(outcome, Nats)]
+    if nats:
+        tokens = sum(outcome.scored_tokens for outcome in nats)
+        mean = math.fsum(outcome.nats_sum for outcome in nats) / tokens
+        return Score(
+            what="perplexity",
+            value=math.exp(min(mean, 700.0)),
+            items=len(nats),
+            left_out=len(outcomes) - len(nats),
+        )
+    marks = [value for value in map(mark, outcomes) if value is not None]
+    if not marks:
+        return None
+    return Score(
+        what="right_share",
+        value=math.fsum(marks) / len(marks),
+        items=len(marks),
+        left_out=len(outcomes) - len(marks),
+    )

@@ -1,0 +1,286 @@
+"""The folder of a run: where its files lie, and how it becomes whole.
+
+::
+
+    lock.toml                 the bytes that it ran
+    facts.json                one segment for each time somebody ran it
+    items/DIGEST.jsonl        the items that were asked, by the digest of their order and content
+    record/JOB.jsonl          journal while the job goes on; rows by item and a closing line after
+    grades/JOB.jsonl          outcomes, worked out again at will
+    seal.json                 absent while anything is missing
+
+Every file but a journal is written whole and put in its place at once, so that a kill at any moment leaves a folder
+that can be gone on with.
+
+Does not live here: what is measured (``flows.run``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from qlock.core import facts
+from qlock.core.base import Base, Count
+from qlock.core.canon import from_json, json_bytes
+from qlock.core.lock import Lock, lock_digest, read_lock
+from qlock.core.plan import Job
+from qlock.core.record import (
+    Closing,
+    Grade,
+    GradeHeader,
+    Header,
+    Record,
+    Row,
+    Seal,
+    SealedFile,
+    SealedJob,
+    answers_digest,
+    line_bytes,
+    read_record,
+    run_answers_digest,
+    sealed,
+)
+from qlock.errors import AbsentError, InputError
+from qlock.suites.interface import Item
+from qlock.world.interface import World
+
+MOST_RECORD_BYTES = 8 << 30
+_NUMBERED = re.compile(r"^[0-9a-f]{8}(\.[1-9][0-9]*)?$")
+
+
+class Segment(Base, frozen=True, kw_only=True):
+    """One stretch of running: when, where, what was seen, what was forced."""
+
+    started_utc: str
+    ended_utc: str
+    """Empty while it goes on, and for ever when it was killed."""
+    host_name: str
+    boot_id: str
+    kernel: str
+    python: str
+    qlock: str
+    engine_label: str
+    device: facts.Device
+    forced: tuple[str, ...]
+
+
+class RunFacts(Base, frozen=True, kw_only=True):
+    """``facts.json``."""
+
+    facts_version: Count
+    segment: tuple[Segment, ...]
+
+
+class ItemLine(Base, frozen=True, kw_only=True):
+    """One line of ``items/DIGEST.jsonl``."""
+
+    id: str
+    slices: dict[str, str]
+    body: dict[str, object]
+
+
+class RunFolder:
+    """The files of one run.
+
+    Args:
+        world: The effects.
+        path: The folder, made when something is first written.
+    """
+
+    def __init__(self, world: World, path: Path) -> None:
+        self._world = world
+        self.path = path
+
+    def prepare(self, lock_bytes: bytes) -> None:
+        """Make the folder and put the lock in it; a folder of another lock is refused.
+
+        Raises:
+            InputError: Another lock lies in it.
+            AbsentError: It cannot be written.
+        """
+        try:
+            for name in ("record", "grades", "items"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise AbsentError(f"cannot make the folder `{self.path}`: {error.strerror}") from error
+        lock = self.path / "lock.toml"
+        if not lock.exists():
+            self._world.files.write_atomic(lock, lock_bytes)
+        elif self.read("lock.toml") != lock_bytes:
+            raise InputError(
+                f"the run in `{self.path}` was made with another lock", hint="give another folder with --runs"
+            )
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one of its files."""
+        return self._world.files.read_bounded(self.path / name, MOST_RECORD_BYTES, name)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put one of its files in place."""
+        self._world.files.write_atomic(self.path / name, data)
+
+    def lock(self) -> tuple[Lock, bytes]:
+        """The lock that it ran."""
+        data = self.read("lock.toml")
+        return read_lock(data, name=f"{self.path.name}/lock.toml"), data
+
+    def record_path(self, job: str) -> Path:
+        """Where the record of a job lies."""
+        return self.path / "record" / f"{job}.jsonl"
+
+    def record(self, job: str) -> Record | None:
+        """The record of a job as far as it goes; ``None`` before its first line is whole."""
+        path = self.record_path(job)
+        if not path.exists():
+            return None
+        data = self.read(f"record/{job}.jsonl")
+        if b"\n" not in data:
+            return None
+        return read_record(data, name=f"record/{job}.jsonl")
+
+    def close_record(self, record: Record, order: tuple[str, ...]) -> Record:
+        """Put the rows in the order of the items and write the closing line."""
+        by_item = {row.item: row for row in record.rows}
+        rows = tuple(by_item[item] for item in order)
+        closing = Closing(items=len(rows), answers_digest=answers_digest(rows))
+        lines = [record.header, *rows, closing]
+        self.write(f"record/{record.header.job}.jsonl", b"".join(line_bytes(line) for line in lines))
+        return Record(header=record.header, rows=rows, closing=closing, torn_bytes=0)
+
+    def take_over(self, record: Record, job: Job) -> None:
+        """Write the closed record of an equal job of another run as this job's own."""
+        header = msgspec.structs.replace(
+            record.header, job=job.name, suite=job.suite, point=job.point, repeat=job.repeat
+        )
+        assert record.closing is not None
+        lines = [header, *record.rows, record.closing]
+        self.write(f"record/{job.name}.jsonl", b"".join(line_bytes(line) for line in lines))
+
+    def write_grades(self, record: Record, grades: tuple[Grade, ...], *, grade_version: int) -> None:
+        """Write the outcomes of a closed record."""
+        assert record.closing is not None
+        header = GradeHeader(
+            job=record.header.job,
+            job_digest=record.header.job_digest,
+            grade_version=grade_version,
+            answers_digest=record.closing.answers_digest,
+        )
+        self.write(
+            f"grades/{record.header.job}.jsonl", b"".join(line_bytes(line) for line in (header, *grades))
+        )
+
+    def grades(self, job: str) -> tuple[GradeHeader, tuple[Grade, ...]]:
+        """The outcomes of a job."""
+        name = f"grades/{job}.jsonl"
+        lines = self.read(name).split(b"\n")[:-1]
+        if not lines:
+            raise InputError("got no header line, expected grades").within(name)
+        header = from_json(lines[0], GradeHeader, name=f"{name}: line 1")
+        return header, tuple(
+            from_json(line, Grade, name=f"{name}: line {number}")
+            for number, line in enumerate(lines[1:], start=2)
+        )
+
+    def write_items(self, digest: str, items: tuple[Item, ...]) -> None:
+        """Keep the items that were asked."""
+        name = items_name(digest)
+        if not (self.path / name).exists():
+            lines = [
+                json_bytes(ItemLine(id=item.id, slices=item.slices, body=item.body)) + b"\n" for item in items
+            ]
+            self.write(name, b"".join(lines))
+
+    def items(self, digest: str) -> tuple[Item, ...]:
+        """The items that were asked, in order."""
+        name = items_name(digest)
+        lines = self.read(name).split(b"\n")[:-1]
+        rows = [from_json(line, ItemLine, name=f"{name}: line {n}") for n, line in enumerate(lines, start=1)]
+        return tuple(Item(id=row.id, slices=row.slices, body=row.body) for row in rows)
+
+    def facts(self) -> RunFacts:
+        """What was seen in each segment so far."""
+        if not (self.path / "facts.json").exists():
+            return RunFacts(facts_version=1, segment=())
+        return from_json(self.read("facts.json"), RunFacts, name="facts.json")
+
+    def write_facts(self, run_facts: RunFacts) -> None:
+        """Put ``facts.json`` in place."""
+        self.write("facts.json", msgspec.json.format(json_bytes(run_facts), indent=1) + b"\n")
+
+    def seal(self) -> Seal | None:
+        """The seal; ``None`` while the run is not whole."""
+        if not (self.path / "seal.json").exists():
+            return None
+        return from_json(self.read("seal.json"), Seal, name="seal.json")
+
+    def write_seal(self, jobs: tuple[SealedJob, ...], *, forced: tuple[str, ...], lock_bytes: bytes) -> Seal:
+        """Digest every file and write the seal."""
+        seal = Seal(
+            seal_version=1,
+            lock_digest=lock_digest(lock_bytes),
+            answers_digest=run_answers_digest(jobs),
+            forced=forced,
+            job=jobs,
+            file=tuple(self.sealed_files()),
+        )
+        self.write("seal.json", msgspec.json.format(json_bytes(seal), indent=1) + b"\n")
+        return seal
+
+    def sealed_files(self) -> Iterator[SealedFile]:
+        """Every file that the seal covers, with its digest now."""
+        names = [path.relative_to(self.path).as_posix() for path in self.path.rglob("*") if path.is_file()]
+        for name in sorted(names):
+            if (
+                name == "facts.json"
+                or name.startswith(("record/", "grades/", "items/"))
+                or name == "lock.toml"
+            ):
+                yield sealed(name, self.read(name))
+
+
+def items_name(digest: str) -> str:
+    """The file of items with this digest."""
+    return f"items/{digest.removeprefix('blake3:')[:16]}.jsonl"
+
+
+def header_of(job: Job) -> Header:
+    """The first line of a job's record."""
+    return Header(
+        record_version=1,
+        job=job.name,
+        job_digest=job.digest,
+        suite=job.suite,
+        point=job.point,
+        repeat=job.repeat,
+        items=job.items,
+    )
+
+
+def row_bytes(row: Row | Header) -> bytes:
+    """A line for a journal, which adds the newline itself."""
+    return line_bytes(row)[:-1]
+
+
+def folder_name(lock_bytes: bytes) -> str:
+    """``LOCK8``: the first eight digits of the lock's digest."""
+    return lock_digest(lock_bytes).removeprefix("blake3:")[:8]
+
+
+def run_folders(runs: Path) -> tuple[Path, ...]:
+    """Every folder of a run in ``runs/NAME@DEVICE``, oldest lock digests first."""
+    if not runs.is_dir():
+        return ()
+    return tuple(sorted(path for path in runs.iterdir() if path.is_dir() and _NUMBERED.match(path.name)))
+
+
+def next_repeat(runs: Path, lock_bytes: bytes) -> Path:
+    """The folder of the next run of the same lock: ``LOCK8``, then ``LOCK8.2`` and so on."""
+    name = folder_name(lock_bytes)
+    turn = 1
+    while (runs / (name if turn == 1 else f"{name}.{turn}")).exists():
+        turn += 1
+    return runs / (name if turn == 1 else f"{name}.{turn}")

@@ -1,0 +1,240 @@
+"""Running the open jobs of one point: load it, hold it against the lock, try the graders, ask.
+
+Rules 4 to 7 of ``core.verify`` are checked here, again after every restart of the engine. Nothing is measured before
+all of them hold and every grader has passed its trials.
+
+Does not live here: which points run, rule 8, the seal (``flows.run``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from qlock.core import facts
+from qlock.core.base import Base, Count
+from qlock.core.gguf import describe
+from qlock.core.lock import Lock, PointPin
+from qlock.core.plan import Job, prompts_of
+from qlock.core.record import Record, Row, is_done
+from qlock.core.verify import Finding, differences, entries, missing, read_back_findings
+from qlock.engines.interface import Engine
+from qlock.errors import QlockError
+from qlock.flows import proving
+from qlock.flows.asking import Asker, Question
+from qlock.flows.driver import Driver
+from qlock.flows.grading import TrialFailure, try_grader
+from qlock.flows.proving import Exam
+from qlock.flows.refusal import refuse
+from qlock.flows.run_folder import RunFolder, header_of, row_bytes
+from qlock.flows.seat import Seat
+from qlock.flows.weighing import header_of as gguf_header_of
+from qlock.world.interface import World
+from qlock.world.render import Renderer
+
+
+class Progress(Base, frozen=True, kw_only=True):
+    """How far a job is."""
+
+    job: str
+    done: Count
+    items: Count
+    tokens: Count
+    """Generated or scored since this stretch of running began."""
+
+
+class Broken(Base, frozen=True, kw_only=True):
+    """An item that could not be answered; it is asked again on the next run."""
+
+    job: str
+    item: str
+    why: str
+
+
+class TrialsFailedError(QlockError):
+    """A grader does not do what its items say it must."""
+
+    def __init__(self, trials: tuple[TrialFailure, ...]) -> None:
+        super().__init__(f"{len(trials)} trials of the graders failed")
+        self.trials = trials
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the points of one stretch of running share."""
+
+    world: World
+    lock: Lock
+    folder: RunFolder
+    weights: dict[str, tuple[str, ...]]
+    exams: tuple[Exam, ...]
+    seat: Seat
+    renderer: Renderer
+    segment: int
+    allow: tuple[str, ...]
+    talk: Callable[[Progress], None]
+
+
+def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Broken]:
+    """Do the open jobs of a point; gives each closed record, and each item that could not be answered.
+
+    Raises:
+        FindingsError: Rules 4 to 7 found something.
+        TrialsFailedError: A grader failed its trials.
+        EngineError: The engine does not come up again.
+    """
+    pin = next(pin for pin in stage.lock.point if pin.name == name)
+    weights = stage.weights[pin.model]
+    stage.seat.point(lambda engine: _prepare(stage, pin, engine))
+    assert isinstance(pin.read_back, facts.ReadBack)
+    template = _model_template(stage.world, weights)
+    anchored = {anchor.suite for anchor in stage.lock.anchor if anchor.model == pin.model}
+    asked: dict[str, tuple[Asker, tuple[Question, ...]]] = {}
+    for exam in stage.exams:
+        if any(job.suite == exam.pin.name for job in jobs):
+            asker = proving.asker(
+                stage.seat,
+                stage.renderer,
+                pin.read_back,
+                exam,
+                model_template=template,
+                frozen_date=stage.lock.frozen_date,
+            )
+            asked[exam.pin.name] = (asker, _questions(stage, pin, asker, exam))
+    _try_graders(asked)
+    for job in sorted(jobs, key=lambda job: job.suite not in anchored):
+        yield from _job(stage, job, *asked[job.suite])
+
+
+def prepare_point(
+    world: World, lock: Lock, pin: PointPin, engine: Engine, weights: tuple[str, ...]
+) -> list[Finding]:
+    """Rules 4, 5 and 7: load a point and give what is not as locked."""
+    setting = next(setting for setting in lock.setting if setting.name == pin.setting)
+    read_back = proving.load(engine, weights, setting)
+    where = f"point.{pin.name}"
+    found = read_back_findings(where, setting, read_back)
+    if isinstance(pin.read_back, facts.ReadBack):
+        found += differences("read-back", f"{where}.read_back", pin.read_back, read_back)
+    behaviour = proving.behave(engine, read_back)
+    found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
+    if pin.plain_text_nats is UNSET:
+        found.append(missing("canaries", f"{where}.plain_text_nats", "a number", "the lock does not say"))
+    elif pin.plain_text_nats != behaviour.plain_text_nats:
+        found.append(
+            Finding(
+                rule="canaries",
+                where=f"{where}.plain_text_nats",
+                expected=repr(pin.plain_text_nats),
+                found=repr(behaviour.plain_text_nats),
+                effect="output",
+            )
+        )
+    engine_pin = next(entry for entry in lock.engine if entry.name == pin.engine)
+    seen = proving.engine_facts(world, engine, name=engine_pin.name, kind=engine_pin.kind)
+    found += differences("engine-files", f"engine.{engine_pin.name}", engine_pin, seen)
+    return found
+
+
+def _prepare(stage: Stage, pin: PointPin, engine: Engine) -> None:
+    refuse(prepare_point(stage.world, stage.lock, pin, engine, stage.weights[pin.model]), allow=stage.allow)
+
+
+def _model_template(world: World, weights: tuple[str, ...]) -> str | None:
+    from pathlib import Path
+
+    template = describe(gguf_header_of(world, Path(weights[0]))).template
+    return None if template is UNSET else template
+
+
+def _questions(stage: Stage, pin: PointPin, asker: Asker, exam: Exam) -> tuple[Question, ...]:
+    """Rule 6: what is asked now is what was locked."""
+    questions = proving.questions_of(asker, exam)
+    locked = prompts_of(pin, exam.pin.name)
+    where = f"point.{pin.name}.prompts.{exam.pin.name}"
+    refuse(differences("prompts", where, locked, asker.pin(questions)), allow=stage.allow)
+    stage.folder.write_items(locked.items_digest, tuple(question.item for question in questions))
+    return questions
+
+
+def _try_graders(asked: dict[str, tuple[Asker, tuple[Question, ...]]]) -> None:
+    failures: list[TrialFailure] = []
+    for suite, (asker, questions) in asked.items():
+        items = tuple(question.item for question in questions)
+        failures += try_grader(asker.kind, items, asker.params, suite=suite)
+    if failures:
+        raise TrialsFailedError(tuple(failures))
+
+
+def _job(stage: Stage, job: Job, asker: Asker, questions: tuple[Question, ...]) -> Iterator[Record | Broken]:
+    path = stage.folder.record_path(job.name)
+    with stage.world.journals.open_journal(path) as journal:
+        if not any(True for _ in journal.rows()):
+            journal.append(row_bytes(header_of(job)))
+        before = stage.folder.record(job.name)
+        assert before is not None
+        done = {row.item for row in before.rows if is_done(row)}
+        count = _Count(stage.talk, job, len(done))
+
+        def on_row(row: Row) -> None:
+            journal.append(row_bytes(row))
+            count.row(row)
+
+        driver = Driver(stage.seat, asker, repeat=job.repeat, segment=stage.segment, on_row=on_row)
+        left = tuple(question for question in questions if question.item.id not in done)
+        setting = next(
+            entry for entry in stage.lock.setting if entry.name == _setting_of(stage.lock, job.point)
+        )
+        driver.ask(left, slots=setting.slots)
+    record = stage.folder.record(job.name)
+    assert record is not None
+    broken = [row for row in record.rows if not is_done(row)]
+    for row in broken:
+        yield Broken(job=job.name, item=row.item, why=_why_broken(row))
+    if not broken:
+        yield stage.folder.close_record(record, tuple(question.item.id for question in questions))
+
+
+def _setting_of(lock: Lock, point: str) -> str:
+    return next(pin.setting for pin in lock.point if pin.name == point)
+
+
+def _why_broken(row: Row) -> str:
+    last: Any = row.replies[-1] if row.replies else None
+    return str(getattr(last, "why", "")) or "no reply"
+
+
+class _Count:
+    """Counts rows and tokens of one job and says so."""
+
+    def __init__(self, talk: Callable[[Progress], None], job: Job, done: int) -> None:
+        self._talk = talk
+        self._job = job
+        self._done = done
+        self._tokens = 0
+        self._say()
+
+    def row(self, row: Row) -> None:
+        self._done += is_done(row)
+        self._tokens += _tokens(row)
+        self._say()
+
+    def _say(self) -> None:
+        self._talk(Progress(job=self._job.name, done=self._done, items=self._job.items, tokens=self._tokens))
+
+
+def _tokens(row: Row) -> int:
+    from qlock.core.exchange import Completed, Scored
+
+    total = 0
+    for reply in row.replies:
+        match reply:
+            case Completed(tokens=tokens):
+                total += len(tokens)
+            case Scored(nats=nats):
+                total += len(nats)
+            case _:
+                pass
+    return total

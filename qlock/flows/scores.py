@@ -1,0 +1,65 @@
+"""Grades and scores of the jobs in a run folder.
+
+Does not live here: grading one row (``flows.grading``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qlock.core.base import Base
+from qlock.core.lock import Lock, SuitePin
+from qlock.core.plan import jobs, prompts_of
+from qlock.core.record import Grade, Record
+from qlock.errors import AbsentError
+from qlock.flows.grading import Score, grade, score
+from qlock.flows.kinds import params_of, suite_kind
+from qlock.flows.run_folder import RunFolder
+
+
+class JobScore(Base, frozen=True, kw_only=True):
+    """One job and its score."""
+
+    job: str
+    suite: str
+    point: str
+    repeat: int
+    score: Score
+
+
+def grades_of(folder: RunFolder, lock: Lock, record: Record) -> tuple[Grade, ...]:
+    """The outcomes of a record, worked out anew by this qlock's graders."""
+    suite = _suite(lock, record.header.suite)
+    pin = next(pin for pin in lock.point if pin.name == record.header.point)
+    items = {item.id: item for item in folder.items(prompts_of(pin, suite.name).items_digest)}
+    kind = suite_kind(suite.kind)
+    return grade(record, items, kind, params_of(kind, suite, where=f"suite.{suite.name}"))
+
+
+def write_grades(folder: RunFolder, lock: Lock, record: Record) -> None:
+    """Work out the outcomes of a closed record and write them."""
+    suite = _suite(lock, record.header.suite)
+    folder.write_grades(
+        record, grades_of(folder, lock, record), grade_version=suite_kind(suite.kind).grade_version
+    )
+
+
+def score_of(folder: RunFolder, lock: Lock, record: Record) -> Score | None:
+    """The score of a record; ``None`` when not one of its items can be scored."""
+    return score(tuple(grade.outcome for grade in grades_of(folder, lock, record)))
+
+
+def job_scores(folder: RunFolder, lock: Lock) -> Iterator[JobScore]:
+    """The score of every graded job."""
+    for job in jobs(lock):
+        try:
+            _, grades = folder.grades(job.name)
+        except AbsentError:
+            continue
+        found = score(tuple(grade.outcome for grade in grades))
+        if found is not None:
+            yield JobScore(job=job.name, suite=job.suite, point=job.point, repeat=job.repeat, score=found)
+
+
+def _suite(lock: Lock, name: str) -> SuitePin:
+    return next(suite for suite in lock.suite if suite.name == name)
