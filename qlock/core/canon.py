@@ -295,8 +295,8 @@ def _key(key: str) -> str:
 
 
 def _line(key: str, value: Any) -> str:
-    if value == {}:
-        return f"{_key(key)} = {{}}"
+    if value in ({}, [], ()):
+        return f"{_key(key)} = {'{}' if value == {} else '[]'}"
     return tomli_w.dumps({key: _without_negative_zero(value)}).removesuffix("\n")
 
 
