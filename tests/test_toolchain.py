@@ -94,7 +94,18 @@ def test_another_archive_than_the_pinned_one_is_refused(script: ModuleType, tmp_
     )
 
 
-def test_a_second_build_waits_and_then_gives_up(
+def test_a_second_build_says_that_it_waits_and_goes_on_when_the_first_is_done(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        monkeypatch.setattr(script.time, "sleep", lambda seconds: fcntl.flock(other, fcntl.LOCK_UN))
+        with script.only_one(tmp_path), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert capsys.readouterr().out == f"another build works in {tmp_path}; waiting for it\n"
+
+
+def test_a_second_build_gives_up_in_the_end(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "LOCK_TIMEOUT_S", 0.0)
