@@ -142,7 +142,7 @@ def _numbers(thousands: str, decimal: str) -> re.Pattern[str]:
     grouped = f"[0-9]{{1,3}}(?:{between}[0-9]{{3}})+(?![0-9])|" if between else ""
     return re.compile(
         rf"(?<![0-9A-Za-z_])(?<![0-9][{point}/])"
-        rf"(?:(?P<whole>{grouped}[0-9]+)(?:{point}(?P<part>[0-9]+))?|{point}(?P<tail>[0-9]+))"
+        rf"(?:(?P<whole>{grouped}[0-9]+)(?:{point}(?P<part>[0-9]+))?|(?<!{point}){point}(?P<tail>[0-9]+))"
         r"(?:[eE](?P<exponent>[+-]?[0-9]+))?"
         rf"(?:/(?P<below>[0-9]+)(?![0-9/{point}]))?"
         r"(?P<percent>[ ]?%)?"

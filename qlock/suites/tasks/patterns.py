@@ -52,7 +52,7 @@ def compiled(pattern: str, *, ignore_case: bool = False) -> Pattern | str:
     options.log_errors = False
     options.case_sensitive = not ignore_case
     try:
-        made: Pattern = re2.compile(pattern.encode(), options)
+        made: Pattern = re2.compile(pattern, options)
     except UnicodeEncodeError:
         return "the pattern is no text"
     except re2.error as error:

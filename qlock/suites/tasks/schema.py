@@ -1,8 +1,8 @@
 """The grader ``json_schema``: the reply is JSON that obeys a schema (JSON Schema, Draft 2020-12).
 
 The item's ``expected`` is the schema. The schema is the user's, the JSON is the model's: patterns are searched
-with RE2, nothing is fetched, ``format`` is not checked, and the work is counted, not timed, so that a reply that
-is too much work is ungraded on every machine alike.
+with RE2, nothing is fetched, ``format`` is not checked, and the work is counted, not timed, so that JSON that is
+too much work is unparsable on every machine alike.
 
 Refused when the items are read, because they cannot be kept within those bounds: references that leave the
 schema, other drafts, and ``unevaluatedItems`` / ``unevaluatedProperties`` (close an object with
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from qlock.core.base import Base
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
-MOST_STEPS = 300_000
+MOST_STEPS = 200_000
 """Keywords of the schema that are applied to one reply."""
+DEEPEST_STEPS = 120
+"""Keywords of the schema within each other; far from the interpreter's own limit, which depends on the caller."""
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_REFERENCES = ("$ref", "$dynamicRef")
 _UNBOUNDED = ("unevaluatedItems", "unevaluatedProperties")
 
 
@@ -64,11 +68,11 @@ class _TooMuchWorkError(Exception):
 def _checked(value: Any, schema: object) -> Outcome:
     from referencing.exceptions import Unresolvable
 
-    validator = _validator(schema, _Steps(MOST_STEPS))
+    validator = _validator(schema, _Steps())
     try:
         error = next(iter(validator.iter_errors(value)), None)
     except (_TooMuchWorkError, RecursionError):
-        return Ungraded(why=f"the schema needs more than {MOST_STEPS} steps for this reply, or never ends")
+        return Unparsable(why="the JSON takes more steps than the schema is given")
     except Unresolvable as unresolved:
         return Ungraded(why=f"the schema refers to {quoted(str(unresolved.ref))}, which it does not hold")
     if error is None:
@@ -81,7 +85,7 @@ def _refusal_within(schema: dict[str, object]) -> str:
     for part in inner_values(schema):
         if not isinstance(part, dict):
             continue
-        for key in ("$ref", "$dynamicRef"):
+        for key in _REFERENCES:
             target = part.get(key)
             if isinstance(target, str) and not target.startswith("#"):
                 return f"got the reference {quoted(target)}, expected one inside the schema (`#…`)"
@@ -92,6 +96,8 @@ def _refusal_within(schema: dict[str, object]) -> str:
             or (part is not schema and "$schema" in part)
         ):
             return f"got the dialect {quoted(str(dialect))}, expected `{_DRAFT}`, once"
+        if part is not schema and isinstance(part.get("$id"), str):
+            return f"got the inner `$id` {quoted(part['$id'])}, expected none below the top"
         unbounded = next((key for key in _UNBOUNDED if key in part), None)
         if unbounded:
             return f"`{unbounded}` is not checked here"
@@ -114,12 +120,16 @@ def _refusal_of(schema: dict[str, object]) -> str:
         return "the schema is nested too deep"
     except SchemaError as error:
         return f"no JSON Schema: at {quoted(error.json_path)}: {for_message(error.message)}"
-    validator = _validator(schema, _Steps(MOST_STEPS))
+    validator = _validator(schema, _Steps())
     for part in inner_values(schema):
-        target = part.get("$ref") if isinstance(part, dict) else None
-        if isinstance(target, str):
+        if not isinstance(part, dict):
+            continue
+        for key in _REFERENCES:
+            target = part.get(key)
+            if not isinstance(target, str):
+                continue
             try:
-                next(iter(validator.evolve(schema={"$ref": target}).iter_errors(None)), None)
+                next(iter(validator.evolve(schema={key: target}).iter_errors(None)), None)
             except (Unresolvable, _TooMuchWorkError, RecursionError):
                 return f"the reference {quoted(target)} leads nowhere"
     return ""
@@ -128,14 +138,21 @@ def _refusal_of(schema: dict[str, object]) -> str:
 class _Steps:
     """How much work is left; one for each check."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self) -> None:
+        self.left = MOST_STEPS
+        self.depth = 0
 
-    def take(self) -> None:
-        """Count one step."""
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Count one step while it runs."""
         self.left -= 1
-        if self.left < 0:
+        self.depth += 1
+        if self.left < 0 or self.depth > DEEPEST_STEPS:
             raise _TooMuchWorkError
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
 
 def _validator(schema: Any, steps: _Steps) -> Validator:
@@ -165,8 +182,8 @@ def _validator(schema: Any, steps: _Steps) -> Validator:
 
 def _counted(check: Any, steps: _Steps) -> Any:
     def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        steps.take()
-        yield from check(validator, value, instance, schema) or ()
+        with steps.step():
+            yield from check(validator, value, instance, schema) or ()
 
     return counting
 
