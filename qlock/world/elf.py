@@ -118,7 +118,7 @@ class _Reader:
 
     def _of_sections(self, rows: list[tuple[int, ...]], names_row: int) -> tuple[list[_Span], list[_Span]]:
         names = b""
-        if names_row < len(rows):
+        if 0 < names_row < len(rows):
             names = self._read((rows[names_row][4], rows[names_row][5]), _MAX_NAMES_BYTES)
         code: list[_Span] = []
         notes: list[_Span] = []

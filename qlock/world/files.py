@@ -25,7 +25,6 @@ _PIECE_BYTES = 1 << 20
 _NO_SPACE = {
     errno.ENOSPC: "no space left",
     errno.EDQUOT: "no quota left",
-    errno.EFBIG: "no larger file allowed",
 }
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
@@ -36,10 +35,14 @@ def shown(path: Path | str) -> str:
     Bytes that are not UTF-8 become ``\\xff``; characters that do not print or that would turn the text around
     (controls, newlines, bidirectional marks) become ``\\n``, ``\\u202e``.
     """
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
-    )
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in str(path))
+
+
+def _escaped(letter: str) -> str:
+    # Python keeps a byte that is no UTF-8 as one of these code points (PEP 383).
+    if "\udc80" <= letter <= "\udcff":
+        return f"\\x{ord(letter) - 0xDC00:02x}"
+    return letter.encode("unicode_escape").decode()
 
 
 def error_of(error: OSError | ValueError, path: Path, what: str) -> QlockError:

@@ -171,4 +171,5 @@ def _text(answer: str | bytes) -> str:
 
 
 def _words(error: Exception) -> str:
-    return str(error).lower()
+    """The driver's own words; some of its sentences end in a full stop."""
+    return str(error).rstrip(".")
