@@ -70,7 +70,7 @@ def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str
     """Digest of all that can change the replies of one job.
 
     It covers engine, device, model, setting, the asking part of the suite, prompts, canaries and the frozen date;
-    not the other models of the lock, the names people gave, nor the graders' version.
+    not the other models of the lock, the names people gave, where data files lie, nor the graders' version.
     """
     prompts = prompts_of(point, suite.name)
     ground: dict[str, Any] = {
@@ -78,7 +78,7 @@ def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str
         "device": _without(_named(lock.device, point.device), "name"),
         "model": _without(_named(lock.model, point.model)),
         "setting": _without(_named(lock.setting, point.setting), "name"),
-        "suite": _without(suite, "grade_version", "repeats"),
+        "suite": _without(suite, "grade_version", "repeats", *(f"params.{file.key}" for file in suite.file)),
         "point": _without(msgspec.structs.replace(point, prompts=UNSET)),
         "prompts": _without(prompts, "suite"),
         "frozen_date": lock.frozen_date,

@@ -146,7 +146,9 @@ class _Prover:
 
     def _see_engine(self, name: str) -> None:
         spec = self._bench.spec.engine
-        seen = proving.engine_facts(self._bench.world, self._engine, name=spec.kind, kind=spec.kind)
+        seen = proving.pinned(
+            proving.engine_facts(self._bench.world, self._engine, name=spec.kind, kind=spec.kind)
+        )
         if self._facts is None:
             self._facts = seen
         elif what_changes_output(seen) != what_changes_output(self._facts):

@@ -204,6 +204,13 @@ def engine_facts(world: World, engine: Engine, *, name: str, kind: str) -> facts
     )
 
 
+def pinned(engine: facts.Engine) -> facts.Engine:
+    """The part of an engine that a lock pins: files that cannot change output belong to each run's facts."""
+    return msgspec.structs.replace(
+        engine, file=tuple(file for file in engine.file if file.role in ("build", "math", "driver"))
+    )
+
+
 def proof(
     engine: Engine,
     read_back: facts.ReadBack,

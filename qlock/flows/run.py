@@ -16,6 +16,7 @@ import msgspec
 
 from qlock import __version__
 from qlock.core.base import Base, Count, Finite
+from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Record, SealedJob
@@ -27,7 +28,7 @@ from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder, spec_beside
 from qlock.flows.look import Sight, look, look_again
 from qlock.flows.places import Places
-from qlock.flows.proving import Opener, engine_facts
+from qlock.flows.proving import Opener, engine_facts, pinned
 from qlock.flows.refusal import FindingsError, is_allowed
 from qlock.flows.resolve import read_lock_file, read_spec_file
 from qlock.flows.run_folder import RunFacts, RunFolder, Segment, folder_name, next_repeat, run_folders
@@ -212,6 +213,7 @@ class _Run:
         self._measured = 0
         self._broken: list[Broken] = []
         self._anchors: list[AnchorCheck] = []
+        self._engine_files: tuple[EngineFile, ...] = ()
 
     def go(self) -> Ran:
         if not self._asked.repeat_lock and not self._asked.allow:
@@ -299,7 +301,9 @@ class _Run:
         if seat.is_up:
             engine = self._lock.engine[0]
             seen = engine_facts(self._world, seat, name=engine.name, kind=engine.kind)
-            found += entries("after-the-run", f"engine.{engine.name}.file", engine.file, seen.file)
+            self._engine_files = seen.file
+            locked = pinned(seen).file
+            found += entries("after-the-run", f"engine.{engine.name}.file", engine.file, locked)
         return [finding for finding in found if not is_allowed(finding, self._asked.allow)]
 
     def _open_jobs(self) -> list[Job]:
@@ -355,6 +359,7 @@ class _Run:
             python=here.python,
             qlock=__version__,
             engine_label=self._lock.engine[0].label,
+            engine_file=(),
             device=self._lock.device[0],
             forced=tuple(sorted(self._asked.allow)),
         )
@@ -367,7 +372,9 @@ class _Run:
             return
         before = self._folder.facts()
         ended = msgspec.structs.replace(
-            before.segment[number], ended_utc=self._world.clock.now().isoformat(timespec="seconds")
+            before.segment[number],
+            ended_utc=self._world.clock.now().isoformat(timespec="seconds"),
+            engine_file=self._engine_files,
         )
         segments = (*before.segment[:number], ended, *before.segment[number + 1 :])
         self._folder.write_facts(RunFacts(facts_version=1, segment=segments))

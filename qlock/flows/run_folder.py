@@ -64,6 +64,8 @@ class Segment(Base, frozen=True, kw_only=True):
     python: str
     qlock: str
     engine_label: str
+    engine_file: tuple[facts.EngineFile, ...]
+    """Every file that the engine mapped, also what no lock pins; empty while it goes on, and after a kill."""
     device: facts.Device
     forced: tuple[str, ...]
 

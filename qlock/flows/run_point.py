@@ -133,7 +133,7 @@ def prepare_point(
             )
         )
     engine_pin = next(entry for entry in lock.engine if entry.name == pin.engine)
-    seen = proving.engine_facts(world, engine, name=engine_pin.name, kind=engine_pin.kind)
+    seen = proving.pinned(proving.engine_facts(world, engine, name=engine_pin.name, kind=engine_pin.kind))
     found += differences("engine-files", f"engine.{engine_pin.name}", engine_pin, seen)
     return found
 
