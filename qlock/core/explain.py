@@ -57,9 +57,11 @@ def _error(text: str, kind: Any, path: str, value: Any) -> InputError:
         return unknown_key(unknown[1], known_keys(kind, path))
     if absent := _ABSENT.fullmatch(text):
         return InputError(f"the key `{absent[1]}` is missing")
-    if other := _OTHER_TYPE.fullmatch(text):
-        return InputError(f"got {_words(other[2])}, expected {_words(other[1])}")
     got = _shown_value(value)
+    if other := _OTHER_TYPE.fullmatch(text):
+        if other[2] == "str" or not got:
+            got = f"got {_words(other[2])}{got.removeprefix('got').removesuffix(', ')}, "
+        return InputError(f"{got}expected {_words(other[1])}")
     if other := _OTHER_VALUE.fullmatch(text):
         described = _description(_type_at(kind, path))
         rule = described if "regex" in other[2] and described else f"{_words(other[1])} {other[2]}"

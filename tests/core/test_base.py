@@ -1,0 +1,68 @@
+"""The base struct, and what the numbers and names within the ranges are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qlock.core.base import Base, Count, Finite, Name, Positive, Share
+from tests.strategies import NAMES, strategy, structs
+
+
+class Pair(Base, frozen=True, kw_only=True):
+    a: int
+    b: str = ""
+
+
+def test_unknown_fields_are_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="Object contains unknown field `c`"):
+        msgspec.convert({"a": 1, "c": 2}, Pair)
+
+
+def test_a_struct_does_not_change() -> None:
+    with pytest.raises(AttributeError, match="immutable type: 'Pair'"):
+        Pair(a=1).a = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "kind, good, bad",
+    [
+        (Name, ["a", "Q4_K_M", "0.5B-x+y", "a" * 100], ["", "a\n", ".a", "a b", "a/b", "é", "a" * 101, 3]),
+        (Count, [0, 2**63 - 1], [-1, 1.0, True, "1"]),
+        (Positive, [1], [0]),
+        (Share, [0, 0.0, 1.0, 0.5], [-0.001, 1.001, math.nan, math.inf, True]),
+        (Finite, [0, -1.5, 1.7e308], [math.inf, -math.inf, "1"]),
+    ],
+)
+def test_ranges(kind: Any, good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        assert msgspec.convert(value, kind) == value
+    for value in bad:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(value, kind)
+
+
+@given(NAMES)
+def test_drawn_names_are_names(name: str) -> None:
+    assert msgspec.convert(name, Name) == name
+
+
+@pytest.mark.parametrize("kind", structs(), ids=lambda kind: kind.__name__)
+def test_every_struct_states_what_it_must(kind: type[Base]) -> None:
+    info = kind.__struct_config__
+    assert (info.frozen, info.forbid_unknown_fields) == (True, True)
+    with pytest.raises(TypeError, match="Extra positional arguments provided"):
+        kind(*range(100))
+
+
+@pytest.mark.parametrize("kind", structs(), ids=lambda kind: kind.__name__)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_is_drawn_keeps_to_the_ranges(kind: type[Base], data: st.DataObject) -> None:
+    value = data.draw(strategy(kind))
+    assert msgspec.convert(msgspec.to_builtins(value), kind, strict=True) == value
