@@ -129,11 +129,11 @@ def _too_deep() -> InputError:
 
 
 def _checked(value: Any, *, name: str, path: str, depth: int) -> Any:
-    if depth > _DEPTH_MAX:
-        raise _too_deep().within(name)
     match value:
         case bool() | str():
             return value
+        case dict() | list() if depth == _DEPTH_MAX:
+            raise _too_deep().within(name)
         case float():
             if not math.isfinite(value):
                 raise InputError(f"got `{value}`, expected a finite number").within(path).within(name)
