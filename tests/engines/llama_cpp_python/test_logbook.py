@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from qlock.engines.llama_cpp_python.logbook import LogBook, cache_types, flash_attention, layers
+from qlock.errors import EngineError
+
+CACHE = "llama_kv_cache: size =  568.48 MiB (  8448 cells,  30 layers,  4/4 seqs), K (f16):  371.25 MiB, V (q8_0):  197.23 MiB"
+
+
+def test_pieces_are_joined_until_their_newline() -> None:
+    book = LogBook()
+    for piece in ("one ", "two\nthree", "\nfour"):
+        book.hear(piece, is_error=False)
+    assert book.lines() == ("one two", "three")
+
+
+def test_errors_are_kept_in_one_line() -> None:
+    book = LogBook()
+    book.hear("fine\n", is_error=False)
+    book.hear("no such file\n", is_error=True)
+    book.hear("  failed to load\n", is_error=True)
+    assert book.complaint() == "no such file; failed to load"
+
+
+def test_a_mark_forgets() -> None:
+    book = LogBook()
+    book.hear("old\nhalf", is_error=True)
+    book.mark()
+    assert (book.lines(), book.complaint()) == ((), "")
+    book.hear("new\n", is_error=False)
+    assert book.lines() == ("new",)
+
+
+def test_a_flood_is_bounded() -> None:
+    book = LogBook()
+    for number in range(30_000):
+        book.hear(f"{number}\n", is_error=False)
+    assert (len(book.lines()), book.lines()[0]) == (20_000, "0")
+
+
+def test_cache_types_are_read_from_the_cache_itself() -> None:
+    assert cache_types(["other", CACHE]) == ("f16", "q8_0")
+
+
+def test_several_caches_of_one_kind_are_one_fact() -> None:
+    assert cache_types([CACHE, CACHE.replace("30 layers", "5 layers")]) == ("f16", "q8_0")
+
+
+@pytest.mark.parametrize("word, on", [("enabled", True), ("disabled", False)])
+def test_flash_attention_is_read(word: str, on: bool) -> None:  # noqa: FBT001  # a parameter of the table above
+    assert flash_attention([f"llama_context: flash_attn            = {word}"]) is on
+
+
+def test_layers_are_counted_where_they_were_put() -> None:
+    lines = [f"load_tensors: layer {number:3} assigned to device CPU, is_swa = 0" for number in range(2)]
+    lines += [
+        f"load_tensors: layer {number:3} assigned to device CUDA0, is_swa = 0" for number in range(2, 5)
+    ]
+    assert layers(lines) == (5, 3)
+
+
+def test_without_the_single_layers_the_summary_counts() -> None:
+    assert layers(["load_tensors: offloaded 29/33 layers to GPU"]) == (33, 29)
+
+
+@pytest.mark.parametrize(
+    "read, lines, message",
+    [
+        (
+            cache_types,
+            [],
+            "cannot verify `cache_type_k` and `cache_type_v`: got no line about it in the engine's log, expected one",
+        ),
+        (
+            cache_types,
+            [CACHE, CACHE.replace("q8_0", "f16")],
+            "cannot verify `cache_type_k` and `cache_type_v`: got lines that differ in the engine's log, expected one",
+        ),
+        (
+            flash_attention,
+            [],
+            "cannot verify `flash_attention`: got no line about it in the engine's log, expected one",
+        ),
+        (
+            flash_attention,
+            ["llama_context: flash_attn            = auto"],
+            "cannot verify `flash_attention`: got `auto`, expected `enabled` or `disabled`",
+        ),
+        (
+            layers,
+            [],
+            "cannot verify `layers_offloaded`: got no line about it in the engine's log, expected one",
+        ),
+    ],
+)
+def test_what_is_not_said_once_cannot_be_verified(read: object, lines: list[str], message: str) -> None:
+    assert callable(read)
+    with pytest.raises(EngineError) as caught:
+        read(lines)
+    assert caught.value.message == message

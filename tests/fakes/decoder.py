@@ -1,0 +1,145 @@
+"""A model that is arithmetic: logits of a row are a function of what its sequence holds, and of nothing else.
+
+It takes the place of the loaded llama.cpp model under the schedule and the probe, keeps what was decoded, and can be
+told to leak: then logits also depend on what a real one must not let them depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from qlock.core.facts import ReadBack, Setting
+from qlock.engines.interface import Sampling
+
+VOCAB_TOKENS = 24
+END = 2
+
+SETTING = Setting(
+    name="tiny",
+    context_tokens=256,
+    slots=4,
+    slots_requested=4,
+    slots_why="",
+    batch_tokens=64,
+    ubatch_tokens=64,
+    threads=2,
+    batch_threads=2,
+    cache_type_k="f16",
+    cache_type_v="f16",
+    flash_attention=False,
+    gpu_layers=0,
+    split_mode="none",
+    main_gpu=0,
+    kv_offload=True,
+    op_offload=True,
+    swa_full=True,
+    repack=True,
+    mmap=True,
+)
+
+GREEDY = Sampling(
+    temperature=0.0,
+    top_k=0,
+    top_p=1.0,
+    min_p=0.0,
+    repeat_penalty=1.0,
+    presence_penalty=0.0,
+    frequency_penalty=0.0,
+    penalty_tokens=0,
+    seed=0,
+    answer_tokens=8,
+    stop=(),
+    ignore_eos=False,
+)
+
+Leak = Callable[["FakeDecoder", int, int], float]
+"""Decoder, row and number of rows → what is added to the row's first logit."""
+
+
+def read_back_of(setting: Setting, *, vocab_tokens: int = VOCAB_TOKENS) -> ReadBack:
+    """What an engine that does as it is told says of itself."""
+    return ReadBack(
+        context_tokens=setting.context_tokens,
+        slots=setting.slots,
+        batch_tokens=setting.batch_tokens,
+        ubatch_tokens=setting.ubatch_tokens,
+        threads=setting.threads,
+        batch_threads=setting.batch_threads,
+        cache_type_k=setting.cache_type_k,
+        cache_type_v=setting.cache_type_v,
+        flash_attention=setting.flash_attention,
+        layers=3,
+        layers_offloaded=0,
+        trained_context_tokens=2048,
+        vocab_tokens=vocab_tokens,
+        add_bos=True,
+        add_eos=False,
+        bos_token=1,
+        eos_token=END,
+        bos_text="<s>",
+        eos_text="</s>",
+        end_tokens=(END,),
+        expert_count=0,
+    )
+
+
+class FakeDecoder:
+    """Implements ``lockstep.Decoder``."""
+
+    def __init__(self, setting: Setting = SETTING, *, leak: Leak | None = None) -> None:
+        self.setting = setting
+        self.vocab_tokens = VOCAB_TOKENS
+        self.end_tokens = frozenset({END})
+        self.read_back = read_back_of(setting)
+        self.held: list[list[int]] = [[] for _ in range(setting.slots)]
+        self.threads = (setting.threads, setting.batch_threads)
+        self.batches: list[int] = []
+        """Tokens of every prefill batch."""
+        self.widths: list[int] = []
+        """Rows of every decode."""
+        self._leak = leak
+
+    def clear(self, sequence: int) -> None:
+        self.held[sequence] = []
+
+    def copy(self, source: int, target: int) -> None:
+        self.held[target] = list(self.held[source])
+
+    def extend(
+        self, sequence: int, tokens: Sequence[int], *, at: int, logits_from: int
+    ) -> NDArray[np.float32]:
+        assert at == len(self.held[sequence]), "a prompt is decoded from its start, piece by piece"
+        assert len(tokens) <= self.setting.batch_tokens
+        self.batches.append(len(tokens))
+        rows = []
+        for index, token in enumerate(tokens):
+            self.held[sequence].append(token)
+            if index >= logits_from:
+                rows.append(self.logits(self.held[sequence]))
+        return np.array(rows, dtype=np.float32).reshape(-1, VOCAB_TOKENS)
+
+    def step(self, tokens: Sequence[int], positions: Sequence[int]) -> NDArray[np.float32]:
+        self.widths.append(len(tokens))
+        for row, (token, position) in enumerate(zip(tokens, positions, strict=True)):
+            assert position == len(self.held[row]), "a row goes on where it ended"
+            self.held[row].append(token)
+        found = np.stack([self.logits(self.held[row]) for row in range(len(tokens))])
+        if self._leak is not None:
+            found[:, 0] += np.array(
+                [self._leak(self, row, len(tokens)) for row in range(len(tokens))], np.float32
+            )
+        return found
+
+    def use_threads(self, threads: int, batch_threads: int) -> None:
+        self.threads = (threads, batch_threads)
+
+    def piece(self, token: int) -> bytes:
+        return bytes([ord("a") + token])
+
+    def logits(self, held: Sequence[int]) -> NDArray[np.float32]:
+        seed = int.from_bytes(msgspec.json.encode(list(held))[-60:], "big")
+        return np.random.Generator(np.random.PCG64(seed)).standard_normal(VOCAB_TOKENS, dtype=np.float32)
