@@ -25,6 +25,7 @@ from qlock.flows import proving
 from qlock.flows.pinning import fallen_back
 from qlock.flows.proving import Exam, Opener, Proof
 from qlock.flows.refusal import refuse
+from qlock.flows.room import check_room
 from qlock.world.interface import World
 from qlock.world.render import Renderer
 
@@ -118,6 +119,7 @@ class _Prover:
     def _point(self, name: str, point: PointSpec, settings: tuple[facts.Setting, ...]) -> PointPin:
         setting = next(setting for setting in settings if setting.name == point.setting)
         try:
+            check_room(self._bench.world, self._bench.weights[point.model], setting)
             read_back = proving.load(self._engine, self._bench.weights[point.model], setting)
             refuse(read_back_findings(f"point.{name}", setting, read_back))
             prompts = tuple(self._prompts(name, point, read_back))

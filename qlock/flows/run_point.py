@@ -29,6 +29,7 @@ from qlock.flows.driver import Driver
 from qlock.flows.grading import TrialFailure, try_grader
 from qlock.flows.proving import Exam
 from qlock.flows.refusal import refuse
+from qlock.flows.room import check_room
 from qlock.flows.run_folder import RunFolder, header_of, row_bytes
 from qlock.flows.seat import Seat
 from qlock.flows.weighing import header_of as gguf_header_of
@@ -113,6 +114,7 @@ def prepare_point(
 ) -> list[Finding]:
     """Rules 4, 5 and 7: load a point and give what is not as locked."""
     setting = next(setting for setting in lock.setting if setting.name == pin.setting)
+    check_room(world, weights, setting)
     read_back = proving.load(engine, weights, setting)
     where = f"point.{pin.name}"
     found = read_back_findings(where, setting, read_back)
