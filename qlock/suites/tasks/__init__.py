@@ -44,7 +44,8 @@ def items(data: Data, params: Params, tokens_of: TokensOf) -> tuple[Item, ...]: 
         InputError: A fault in the file, with its line.
     """
     return tuple(
-        Item(id=row.id, slices=row.slices, body=msgspec.to_builtins(row.task()))
+        # Through JSON, so that an item is the same whether it was read now or from a record.
+        Item(id=row.id, slices=row.slices, body=msgspec.json.decode(msgspec.json.encode(row.task())))
         for row in read_rows(data["items"], params.grader)
     )
 

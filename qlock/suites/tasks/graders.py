@@ -7,6 +7,8 @@ It is safe on any text: bounded in time and memory, without a clock.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from qlock.suites.tasks.choice import Choice
 from qlock.suites.tasks.fields import FieldF1
 from qlock.suites.tasks.number import Number
@@ -15,3 +17,6 @@ from qlock.suites.tasks.texts import Contains, Exact, Regex
 from qlock.suites.tasks.tool_call import ToolCall
 
 Grader = Exact | Number | Choice | Regex | Contains | JsonSchema | FieldF1 | ToolCall
+
+KINDS: tuple[str, ...] = tuple(str(grader.__struct_config__.tag) for grader in get_args(Grader))
+"""Every grader by its name."""

@@ -41,12 +41,16 @@ class Pattern(Protocol):
 
 
 @lru_cache(maxsize=128)
-def compiled(pattern: str, *, ignore_case: bool = False) -> Pattern | str:
-    """The pattern ready to search, or why it is none."""
+def compiled(pattern: str, *, ignore_case: bool = False) -> Pattern:
+    """The pattern ready to search.
+
+    Raises:
+        ValueError: It is none, or too long.
+    """
     import re2
 
     if len(pattern) > LONGEST_PATTERN:
-        return f"got a pattern of {len(pattern)} characters, expected at most {LONGEST_PATTERN}"
+        raise ValueError(f"got a pattern of {len(pattern)} characters, expected at most {LONGEST_PATTERN}")
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES
     options.log_errors = False
@@ -54,11 +58,11 @@ def compiled(pattern: str, *, ignore_case: bool = False) -> Pattern | str:
     try:
         made: Pattern = re2.compile(pattern, options)
     except UnicodeEncodeError:
-        return "the pattern is no text"
+        raise ValueError("the pattern holds a lone surrogate") from None
     except re2.error as error:
         why = error.args[0] if error.args else b""
         shown = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
-        return f"not a pattern of RE2: {for_message(shown)}"
+        raise ValueError(f"not a pattern of RE2: {for_message(shown)}") from None
     return made
 
 

@@ -20,13 +20,12 @@ from qlock.core.base import Base
 from qlock.core.canon import to_struct
 from qlock.core.exchange import Chat, Message, Raw, Unparsable
 from qlock.errors import InputError
-from qlock.suites.tasks.graders import Grader
+from qlock.suites.tasks.graders import KINDS, Grader
 from qlock.suites.tasks.reading import inner_values, quoted, read_json
 
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_ID = 200
 _INTEGER_MAX = 2**63
-_KINDS = tuple(str(struct.__struct_config__.tag) for struct in Grader.__args__)
 
 
 class Task(Base, frozen=True, kw_only=True):
@@ -139,9 +138,9 @@ def _table(line: bytes, place: str) -> dict[str, object]:
 def _refuse_unknown_kind(table: dict[str, object], place: str) -> None:
     grader = table.get("grader")
     kind = grader.get("kind") if isinstance(grader, dict) else None
-    if isinstance(kind, str) and kind not in _KINDS:
-        near = difflib.get_close_matches(kind, _KINDS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known kinds: {', '.join(_KINDS)}"
+    if isinstance(kind, str) and kind not in KINDS:
+        near = difflib.get_close_matches(kind, KINDS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known kinds: {', '.join(KINDS)}"
         raise InputError(f"unknown kind {quoted(kind)}", hint=hint).within("grader").within(place)
 
 

@@ -101,11 +101,20 @@ def _refusal_within(schema: dict[str, object]) -> str:
         unbounded = next((key for key in _UNBOUNDED if key in part), None)
         if unbounded:
             return f"`{unbounded}` is not checked here"
-        patterns = part.get("patternProperties")
-        for pattern in (part.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
-            made = compiled(pattern) if isinstance(pattern, str) else None
-            if isinstance(made, str):
-                return f"the pattern {quoted(str(pattern))}: {made}"
+        refusal = _refusal_of_patterns(part)
+        if refusal:
+            return refusal
+    return ""
+
+
+def _refusal_of_patterns(part: dict[str, object]) -> str:
+    keyed = part.get("patternProperties")
+    for pattern in (part.get("pattern"), *(keyed if isinstance(keyed, dict) else ())):
+        if isinstance(pattern, str):
+            try:
+                compiled(pattern)
+            except ValueError as error:
+                return f"the pattern {quoted(pattern)}: {error}"
     return ""
 
 
@@ -195,8 +204,7 @@ def _error(message: str) -> ValidationError:
 
 
 def _finds(pattern: str, text: str) -> bool:
-    made = compiled(pattern)
-    return not isinstance(made, str) and made.search(as_bytes(text)) is not None
+    return compiled(pattern).search(as_bytes(text)) is not None
 
 
 def _pattern(_validator: Any, pattern: str, instance: object, _schema: object) -> Iterator[ValidationError]:

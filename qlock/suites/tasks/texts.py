@@ -107,18 +107,19 @@ class Regex(Base, frozen=True, kw_only=True, tag_field="kind", tag="regex"):
     """The pattern must match the whole reply, white space at both ends apart."""
     ignore_case: bool = False
 
-    def refusal(self, expected: object) -> str:
-        """Why the pattern or ``expected`` does not fit; empty when they do."""
+    def __post_init__(self) -> None:
+        """Refuse what is no pattern, or a group that it does not have."""
         pattern = compiled(self.pattern, ignore_case=self.ignore_case)
-        if isinstance(pattern, str):
-            return pattern
-        known = (
+        is_known = (
             self.group in pattern.groupindex
             if isinstance(self.group, str)
             else 0 <= self.group <= pattern.groups
         )
-        if not known:
-            return f"got the group `{self.group}`, expected one of the pattern's"
+        if not is_known:
+            raise ValueError(f"got the group `{self.group}`, expected one of the pattern's")
+
+    def refusal(self, expected: object) -> str:
+        """Why ``expected`` does not fit this grader; empty when it does."""
         return "" if expected is msgspec.UNSET or isinstance(expected, str) else "expected a text or nothing"
 
     def grade(self, text: str, expected: object) -> Outcome:
@@ -127,7 +128,6 @@ class Regex(Base, frozen=True, kw_only=True, tag_field="kind", tag="regex"):
         Without a match the reply is wrong, or unparsable where an answer should have been read out of it.
         """
         pattern = compiled(self.pattern, ignore_case=self.ignore_case)
-        assert not isinstance(pattern, str)
         reply = as_bytes(text.strip())
         found = pattern.fullmatch(reply) if self.whole else pattern.search(reply)
         if not isinstance(expected, str):

@@ -18,30 +18,28 @@ from qlock.suites.tasks.patterns import as_bytes, compiled
         ("a{1001}", "not a pattern of RE2: invalid repetition size: {1001}"),
         ("((a{100}){100}){100}", "not a pattern of RE2: invalid repetition size: {100}"),
         ("a" * 1_001, "got a pattern of 1001 characters, expected at most 1000"),
-        ("\ud800", "the pattern is no text"),
+        ("\ud800", "the pattern holds a lone surrogate"),
     ],
 )
 def test_what_is_no_pattern(pattern: str, why: str) -> None:
-    assert compiled(pattern) == why
+    with pytest.raises(ValueError) as caught:
+        compiled(pattern)
+    assert str(caught.value) == why
 
 
 def test_a_pattern_that_other_engines_choke_on_ends() -> None:
     pattern = compiled("(x+x+)+y")
-    assert not isinstance(pattern, str)
     assert pattern.search(b"x" * 3_000_000) is None
 
 
 def test_case_may_be_ignored() -> None:
     strict, loose = compiled("paris"), compiled("paris", ignore_case=True)
-    assert not isinstance(strict, str)
-    assert not isinstance(loose, str)
     assert strict.search(b"PARIS") is None
     assert loose.search(b"PARIS") is not None
 
 
 def test_letters_are_letters_and_not_bytes() -> None:
     pattern = compiled("^.$")
-    assert not isinstance(pattern, str)
     found = pattern.search(as_bytes("é"))
     assert found is not None
     assert found.group(0) == "é".encode()
@@ -53,6 +51,8 @@ def test_lone_surrogates_are_searched_too() -> None:
 
 @given(st.text(max_size=60), st.text())
 def test_any_pattern_on_any_text_ends(pattern: str, text: str) -> None:
-    made = compiled(pattern)
-    if not isinstance(made, str):
-        made.search(as_bytes(text))
+    try:
+        made = compiled(pattern)
+    except ValueError:
+        return
+    made.search(as_bytes(text))

@@ -59,15 +59,26 @@ def test_outcomes(grader: Exact | Contains | Regex, text: str, expected: object,
         (Contains(), "", "expected a text or a list of texts, none of them empty"),
         (Contains(), ["a", ""], "expected a text or a list of texts, none of them empty"),
         (Contains(), None, "expected a text or a list of texts, none of them empty"),
-        (Regex(pattern="(a"), UNSET, "not a pattern of RE2: missing ): (a"),
-        (Regex(pattern="a", group=1), UNSET, "got the group `1`, expected one of the pattern's"),
-        (Regex(pattern="a", group=-1), UNSET, "got the group `-1`, expected one of the pattern's"),
-        (Regex(pattern="a", group="x"), UNSET, "got the group `x`, expected one of the pattern's"),
         (Regex(pattern="a"), 3, "expected a text or nothing"),
     ],
 )
 def test_what_does_not_fit(grader: Exact | Contains | Regex, expected: object, refusal: str) -> None:
     assert grader.refusal(expected) == refusal
+
+
+@pytest.mark.parametrize(
+    "pattern, group, why",
+    [
+        ("(a", 0, "not a pattern of RE2: missing ): (a"),
+        ("a", 1, "got the group `1`, expected one of the pattern's"),
+        ("a", -1, "got the group `-1`, expected one of the pattern's"),
+        ("a", "x", "got the group `x`, expected one of the pattern's"),
+    ],
+)
+def test_what_is_no_pattern(pattern: str, group: int | str, why: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Regex(pattern=pattern, group=group)
+    assert str(caught.value) == why
 
 
 def test_a_regex_knows_its_gold_only_where_the_whole_match_is_compared() -> None:
