@@ -48,7 +48,8 @@ class ModelPin(Base, frozen=True, kw_only=True):
     parameters: Count
     bits_per_weight: Finite | UnsetType = UNSET
     expert_count: Count
-    trained_context_tokens: Count
+    trained_context_tokens: Count | UnsetType = UNSET
+    """Unset where the file does not say."""
     tensors_digest: Digest | UnsetType = UNSET
     tokenizer_digest: Digest
     template_digest: Digest

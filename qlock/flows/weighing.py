@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import Base
 from qlock.core.digest import digest_of
 from qlock.core.facts import ModelFile
+from qlock.core.escape import for_message
 from qlock.core.gguf import (
     GgufFacts,
     Header,
@@ -81,7 +82,7 @@ def weigh(world: World, model: ModelSpec, paths: tuple[Path, ...], *, rehash: bo
         parameters=facts.parameters,
         bits_per_weight=facts.bits_per_weight,
         expert_count=0 if facts.expert_count is UNSET else facts.expert_count,
-        trained_context_tokens=0 if facts.context_length_tokens is UNSET else facts.context_length_tokens,
+        trained_context_tokens=facts.context_length_tokens,
         tensors_digest=_tensors(world, paths, headers),
         tokenizer_digest=digest_of("tokenizer", {})
         if facts.tokenizer_digest is UNSET
@@ -125,15 +126,13 @@ def _tensors(world: World, paths: tuple[Path, ...], headers: tuple[Header, ...])
 
 
 def _missing(pin: ModelPin, facts: GgufFacts) -> tuple[Missing, ...]:
-    found = []
-    if pin.bits_per_weight is UNSET:
-        found.append(
-            Missing(pin=f"model.{pin.name}.bits_per_weight", why=facts.bits_per_weight_why, until="never")
-        )
-    if pin.tensors_digest is UNSET:
-        found.append(
-            Missing(pin=f"model.{pin.name}.tensors_digest", why=facts.bits_per_weight_why, until="never")
-        )
+    why = {
+        "bits_per_weight": facts.bits_per_weight_why,
+        "trained_context_tokens": f"the file has no `{for_message(facts.architecture)}.context_length`",
+        "tensors_digest": facts.bits_per_weight_why,
+    }
+    absent = [name for name in why if getattr(pin, name) is UNSET]
+    found = [Missing(pin=f"model.{pin.name}.{name}", why=why[name], until="never") for name in absent]
     found += [
         Missing(
             pin=f"model.{pin.name}.recipe.{row.type}.bytes",
