@@ -12,8 +12,8 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
 from qlock.core.digest import digest_of
-from qlock.core.facts import ModelFile
 from qlock.core.escape import for_message
+from qlock.core.facts import ModelFile
 from qlock.core.gguf import (
     GgufFacts,
     Header,
