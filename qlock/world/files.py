@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 from io import FileIO
 from pathlib import Path
 
+from qlock.core.escape import visible
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.world.interface import Prefix
 
@@ -26,23 +28,15 @@ _NO_SPACE = {
     errno.ENOSPC: "no space left",
     errno.EDQUOT: "no quota left",
 }
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 def shown(path: Path | str) -> str:
-    """A path for a message: on one line, whatever bytes are in it.
-
-    Bytes that are not UTF-8 become ``\\xff``; characters that do not print or that would turn the text around
-    (controls, newlines, bidirectional marks) become ``\\n``, ``\\u202e``.
-    """
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in str(path))
-
-
-def _escaped(letter: str) -> str:
-    # Python keeps a byte that is no UTF-8 as one of these code points (PEP 383).
-    if "\udc80" <= letter <= "\udcff":
-        return f"\\x{ord(letter) - 0xDC00:02x}"
-    return letter.encode("unicode_escape").decode()
+    """A path for a message: on one line, whatever is in it; bytes that are not UTF-8 become ``\\xff``."""
+    # Python keeps such a byte as one of these code points (PEP 383).
+    text = _NO_UTF8.sub(lambda found: f"\\x{ord(found.group()) - 0xDC00:02x}", str(path))
+    return visible(text)
 
 
 def error_of(error: OSError | ValueError, path: Path, what: str) -> QlockError:

@@ -188,7 +188,7 @@ def memory(*, root: Path = _ROOT) -> Memory:
     machine = meminfo_of(_text(root / "proc/meminfo", "memory of the machine"))
     found = [machine]
     for folder in _groups(root):
-        group = _group_memory(folder, str(folder.relative_to(root / "sys/fs/cgroup")))
+        group = _group_memory(folder, folder.relative_to(root / "sys/fs/cgroup"))
         if group is not None and group.total_bytes < machine.total_bytes:
             found.append(group)
     return Memory(
@@ -234,7 +234,7 @@ def _groups(root: Path) -> list[Path]:
     return folders
 
 
-def _group_memory(folder: Path, name: str) -> Memory | None:
+def _group_memory(folder: Path, name: Path) -> Memory | None:
     """What one control group allows; ``None`` when it sets no limit."""
     for limit_name, used_name, cache_names in (
         ("memory.max", "memory.current", ("inactive_file", "active_file")),
@@ -249,7 +249,8 @@ def _group_memory(folder: Path, name: str) -> Memory | None:
             # "max" is no number: there is no limit.
             continue
         available = max(0, min(limit, limit - used + cached))
-        return Memory(total_bytes=limit, available_bytes=available, limited_by=f"control group {name}")
+        where = "/".join(["", *name.parts]) or "/"
+        return Memory(total_bytes=limit, available_bytes=available, limited_by=f"control group {where}")
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import re
 from pathlib import Path
 
@@ -23,6 +22,8 @@ def member(source: str) -> Path:
         AbsentError: The package, that version of it, or the file is not installed.
         InputError: The source is not written so.
     """
+    import importlib.metadata
+
     match = _SOURCE.fullmatch(source)
     if match is None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Small ELF files, written byte by byte, for the tests of ``world.elf`` and ``world.maps``."""
+"""Small ELF files, written byte by byte, for the tests of ``world.maps``."""
 
 from __future__ import annotations
 

@@ -165,6 +165,24 @@ class TestCache:
         assert (both.cached, both.sha256) == (False, expected(b"weights")[0])
         assert digest_file(path, cache=cache).cached
 
+    def test_blake3_taken_again_keeps_what_is_known_of_sha256(self, tmp_path: Path, settled: None) -> None:
+        path, cache = written(tmp_path / "f", b"weights"), tmp_path / "cache"
+        digest_file(path, cache=cache)
+        blake3_file(path, cache=cache, rehash=True)
+        assert digest_file(path, cache=cache).cached
+
+    def test_blake3_that_is_another_takes_sha256_with_it(self, tmp_path: Path, settled: None) -> None:
+        # The disk lost a bit: the same file, the same time stamps, other bytes.
+        path, cache = written(tmp_path / "f", b"weights"), tmp_path / "cache"
+        digest_file(path, cache=cache)
+        (entry,) = entries(cache)
+        entry.write_bytes(
+            entry.read_bytes().replace(expected(b"weights")[1].encode(), expected(b"w")[1].encode())
+        )
+        blake3_file(path, cache=cache, rehash=True)
+        seen = digest_file(path, cache=cache)
+        assert (seen.cached, seen.sha256) == (False, expected(b"weights")[0])
+
     def test_a_young_file_is_not_remembered(self, tmp_path: Path) -> None:
         path, cache = written(tmp_path / "f", b"weights"), tmp_path / "cache"
         # An old mtime does not help: ctime says when the file was really touched.

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qlock.core.escape import visible
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.world.files import error_of, read_bounded, read_prefix, shown, write_atomic
 
@@ -143,7 +144,8 @@ class TestReadBounded:
         except QlockError as error:
             message = str(error)
         # A name of slashes alone is the folder's own.
-        assert message.isprintable()
+        assert message == visible(message)
+        assert len(message.splitlines()) == 1
 
 
 class TestReadPrefix:
@@ -258,7 +260,7 @@ class TestWriteAtomic:
     [
         ("models/q4.gguf", "models/q4.gguf"),
         ("mit Leerzeichen/ü/漢字/🦙", "mit Leerzeichen/ü/漢字/🦙"),
-        ("two\nlines", "two\\nlines"),
+        ("two\nlines", "two↵lines"),
         ("\x1b[31mred", "\\x1b[31mred"),
         ("turned \u202e round", "turned \\u202e round"),
         ("\udcff", "\\xff"),

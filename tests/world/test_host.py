@@ -220,7 +220,7 @@ class TestMemory:
             ({"proc/self/cgroup": "0::/job/step\n", **group("job/", "max", 1 << 20, 0)}, MACHINE),
             (
                 {"proc/self/cgroup": "0::/job/step\n", **group("job/", 8 << 20, 3 << 20, 1 << 20)},
-                Memory(total_bytes=8 << 20, available_bytes=6 << 20, limited_by="control group job"),
+                Memory(total_bytes=8 << 20, available_bytes=6 << 20, limited_by="control group /job"),
             ),
             (
                 {
@@ -228,17 +228,17 @@ class TestMemory:
                     **group("job/", 8 << 20, 7 << 20, 0),
                     **group("job/step/", 4 << 20, 0, 0),
                 },
-                Memory(total_bytes=4 << 20, available_bytes=1 << 20, limited_by="control group job"),
+                Memory(total_bytes=4 << 20, available_bytes=1 << 20, limited_by="control group /job"),
             ),
             # A container: the path is the host's, the top is its own.
             (
                 {"proc/self/cgroup": "0::/docker/abc\n", **group("", 2 << 20, 0, 0)},
-                Memory(total_bytes=2 << 20, available_bytes=2 << 20, limited_by="control group ."),
+                Memory(total_bytes=2 << 20, available_bytes=2 << 20, limited_by="control group /"),
             ),
             # Used beyond its limit, for a moment.
             (
                 {"proc/self/cgroup": "0::/job\n", **group("job/", 2 << 20, 3 << 20, 0)},
-                Memory(total_bytes=2 << 20, available_bytes=0, limited_by="control group job"),
+                Memory(total_bytes=2 << 20, available_bytes=0, limited_by="control group /job"),
             ),
             # A limit above the machine's memory limits nothing.
             ({"proc/self/cgroup": "0::/job\n", **group("job/", 64 << 20, 63 << 20, 0)}, MACHINE),
@@ -254,7 +254,7 @@ class TestMemory:
                 Memory(
                     total_bytes=8 << 20,
                     available_bytes=4 << 20,
-                    limited_by="control group memory/slurm/job_1",
+                    limited_by="control group /memory/slurm/job_1",
                 ),
             ),
         ],

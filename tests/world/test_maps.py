@@ -19,9 +19,9 @@ from qlock.core.facts import EngineRole
 from qlock.errors import AbsentError, InputError
 from qlock.world import files, maps
 from qlock.world.digests import digest_file
-from qlock.world.elf import code_digest
 from qlock.world.interface import FileDigest, MappedFile
 from qlock.world.maps import engine_files, parse_maps, read_maps, role_of
+from qlock.world.maps.elf import code_digest
 from tests.fakes.elf import ALLOCATED, EXECUTABLE, with_sections
 
 REAL = rb"""
@@ -162,7 +162,6 @@ SITE = "/venv/lib/python3.11/site-packages"
         ("/usr/lib/libc.so.6", "system"),
         ("/usr/lib/ld-linux-x86-64.so.2", "system"),
         ("/usr/lib/libstdc++.so.6.0.30", "system"),
-        ("/usr/lib/libcudnnetwork.so", "math"),
         ("/usr/lib/libssl.so.3", "system"),
     ],
 )
@@ -211,6 +210,22 @@ class TestEngineFiles:
             [as_mapped(tmp_path / "real/tool")], build_folders=[tmp_path / "link"], digest=digest
         )
         assert file.role == "build"
+
+    @pytest.mark.parametrize(
+        "libc", ["libc.so.6", "ld-linux-x86-64.so.2", "libc-2.31.so", "ld-musl-x86_64.so.1"]
+    )
+    def test_a_build_folder_that_is_also_the_systems_counts_for_nothing(
+        self, tmp_path: Path, libc: str
+    ) -> None:
+        (tmp_path / "lib").mkdir()
+        paths = [tmp_path / "lib" / name for name in ("libllama.so.0", "libssl.so.3", libc)]
+        for path in paths:
+            path.write_bytes(path.name.encode())
+        files = engine_files([as_mapped(path) for path in paths], build_folders=[tmp_path], digest=digest)
+        assert [(one.name, one.role) for one in files] == [
+            ("libllama.so.0", "build"),
+            *sorted([("libssl.so.3", "system"), (libc, "system")]),
+        ]
 
     def test_a_removed_file_is_refused(self) -> None:
         with pytest.raises(InputError) as caught:
@@ -264,7 +279,7 @@ class TestEngineFiles:
             engine_files([seen], build_folders=[], digest=digest)
         monkeypatch.setattr(maps, "read_bounded", other_device)
         (file,) = engine_files([seen], build_folders=[], digest=digest)
-        assert file.name == "two words\\n.so"
+        assert file.name == "two words↵.so"
 
     def test_a_process_whose_library_is_replaced(self, tmp_path: Path) -> None:
         library = tmp_path / "libggml-test.so"

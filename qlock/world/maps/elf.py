@@ -18,11 +18,8 @@ import os
 import struct
 from pathlib import Path
 
-import msgspec
-
-from qlock.core.digest import digest_of
+from qlock.core.digest import StreamDigests, digest_of
 from qlock.errors import InputError
-from qlock.world.digests import spans_digest
 from qlock.world.files import error_of, opened, shown
 
 _MAGIC = b"\x7fELF\x02\x01"
@@ -41,19 +38,11 @@ _LONGEST_NAME = max(len(name) for name in _GPU_CODE)
 
 _MAX_TABLE_BYTES = 4 << 20
 _MAX_NOTES = 64
+_PIECE_BYTES = 4 << 20
 _MAX_NOTE_BYTES = 1 << 16
 _MAX_NAMES_BYTES = 16 << 20
 
 _Span = tuple[int, int]
-
-
-class _Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an ELF file is looked at."""
-
-    code: tuple[_Span, ...]
-    """Spans in the file that hold code, none of them empty."""
-    notes: tuple[bytes, ...]
-    """Note sections or segments; ones of more than 64 kB hold no build id and are left out."""
 
 
 def code_digest(path: Path) -> str | None:
@@ -63,41 +52,56 @@ def code_digest(path: Path) -> str | None:
         AbsentError: It is not there, or cannot be read.
         InputError: It begins as an ELF file and is broken, or was changed while it was read.
     """
-    parts = _parts(path)
-    if parts is None or not parts.code:
-        return None
-    # The sizes are part of it, so that bytes cannot wander from one section to the next unseen.
-    sizes = [size for _, size in parts.code]
-    return digest_of("code", (sizes, spans_digest(path, parts.code)))
-
-
-def build_id(path: Path) -> str | None:
-    """The linker's build id in lower-case hex; ``None`` when there is none. Errors as ``code_digest``."""
-    parts = _parts(path)
-    found = [_build_id_in(data) for data in parts.notes] if parts else []
-    return next(filter(None, found), None)
-
-
-def _parts(path: Path) -> _Parts | None:
-    """The parts of an ELF file; ``None`` when it is none."""
     with opened(path, "file") as file:
         try:
-            if os.pread(file.fileno(), len(_MAGIC), 0) != _MAGIC:
-                return None
-            return _Reader(path, file.fileno()).parts()
+            reader = _reader(path, file.fileno())
+            return reader.code_digest() if reader else None
         except OSError as error:
             raise error_of(error, path, "file") from error
 
 
+def build_id(path: Path) -> str | None:
+    """The linker's build id in lower-case hex; ``None`` when there is none. Errors as ``code_digest``."""
+    with opened(path, "file") as file:
+        try:
+            reader = _reader(path, file.fileno())
+            return reader.build_id() if reader else None
+        except OSError as error:
+            raise error_of(error, path, "file") from error
+
+
+def _reader(path: Path, descriptor: int) -> _Reader | None:
+    """What reads an ELF file; ``None`` when it is none."""
+    is_elf = os.pread(descriptor, len(_MAGIC), 0) == _MAGIC
+    return _Reader(path, descriptor) if is_elf else None
+
+
 class _Reader:
-    """Reads the tables of one ELF file, bounded."""
+    """Reads the parts of one open ELF file, bounded."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
         self._size_bytes = os.fstat(descriptor).st_size
 
-    def parts(self) -> _Parts:
+    def code_digest(self) -> str | None:
+        code, _ = self._parts()
+        if not code:
+            return None
+        digests = StreamDigests()
+        for offset, size in code:
+            for at in range(offset, offset + size, _PIECE_BYTES):
+                digests.feed_blake3(self._read((at, min(_PIECE_BYTES, offset + size - at)), _PIECE_BYTES))
+        # The sizes are part of it, so that bytes cannot wander from one section to the next unseen.
+        return digest_of("code", ([size for _, size in code], digests.blake3()))
+
+    def build_id(self) -> str | None:
+        _, notes = self._parts()
+        small = [span for span in notes[:_MAX_NOTES] if span[1] <= _MAX_NOTE_BYTES]
+        return next(filter(None, (_build_id_in(self._read(span, _MAX_NOTE_BYTES)) for span in small)), None)
+
+    def _parts(self) -> tuple[list[_Span], list[_Span]]:
+        """Spans that hold code, none of them empty, and spans that hold notes."""
         header = _HEADER.unpack(self._read((0, _HEADER.size), _HEADER.size))
         _, _, _, _, segments_at, sections_at, _, _, segment_size, segments, section_size, sections, names = (
             header
@@ -111,10 +115,7 @@ class _Reader:
         # Sections of a real file do not overlap; without this, a small file could ask for hours of reading.
         if sum(size for _, size in code) > self._size_bytes:
             raise self._broken(f"got more code than its `{self._size_bytes}` bytes")
-        read = tuple(
-            self._read(span, _MAX_NOTE_BYTES) for span in notes[:_MAX_NOTES] if span[1] <= _MAX_NOTE_BYTES
-        )
-        return _Parts(code=tuple(code), notes=read)
+        return code, notes
 
     def _of_sections(self, rows: list[tuple[int, ...]], names_row: int) -> tuple[list[_Span], list[_Span]]:
         names = b""

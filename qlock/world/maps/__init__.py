@@ -1,11 +1,11 @@
 """What a running process has mapped with code in it, and what role each file plays.
 
-Lives here: reading ``/proc/PID/maps``, the table of roles, and the files of an engine as a lock pins them. Does
-not live here: digests (``world.digests``), the code inside a file (``world.elf``), when to look.
+Lives here: reading ``/proc/PID/maps``, the table of roles, and the files of an engine as a lock pins them. Beside
+it: the code inside a file (``elf``). Does not live here: digests (``world.digests``), when to look.
 
 **Roles**, the first that fits:
 
-1. ``build``: what lies in a build folder, or is named like a part of llama.cpp (``libllama``, ``libggml``,
+1. ``build``: what lies in a build folder (one that is not also libc's), or is named like a part of llama.cpp (``libllama``, ``libggml``,
    ``libmtmd``, ``llama-…``).
 2. ``driver``: ``libcuda``, ``libnvidia-…``, the Vulkan loader and its drivers, the kernel interfaces of HIP and
    Level Zero.
@@ -29,9 +29,9 @@ from msgspec import UNSET
 
 from qlock.core.facts import EngineFile, EngineRole
 from qlock.errors import AbsentError, InputError
-from qlock.world.elf import code_digest
 from qlock.world.files import read_bounded, shown
 from qlock.world.interface import FileDigest, MappedFile
+from qlock.world.maps.elf import code_digest
 
 _MAX_MAPS_BYTES = 64 << 20
 _DELETED = b" (deleted)"
@@ -59,6 +59,7 @@ _MATH = re.compile(
     r"|openblas|scipy_openblas|mkl_|onemkl|dnnl|blis|flexiblas|armpl|kleidiai|nvpl_).*"
 )
 _PYTHON = re.compile(r"(python[\d.]*|libpython.*)")
+_LIBC = re.compile(r"(libc|ld)([-.].*)?\.so.*|ld-musl-.*")
 _PACKAGES = ("site-packages", "dist-packages")
 _NUMPY = ("numpy", "numpy.libs")
 
@@ -138,7 +139,7 @@ def engine_files(
         AbsentError: A mapped file cannot be read.
         InputError: A mapped file has been removed or replaced since: what the process runs can no longer be read.
     """
-    folders = [Path(os.path.realpath(folder)) for folder in build_folders]
+    folders = _own_folders([Path(os.path.realpath(folder)) for folder in build_folders], mapped)
     files: set[EngineFile] = set()
     for one in mapped:
         path = Path(one.path)
@@ -157,6 +158,12 @@ def engine_files(
         )
         _refuse_replaced(one)
     return tuple(sorted(files, key=lambda file: (file.role, file.name, file.blake3)))
+
+
+def _own_folders(folders: Sequence[Path], mapped: Sequence[MappedFile]) -> list[Path]:
+    """The build folders without those of the system: llama.cpp may be installed beside libc, and names tell then."""
+    libc = [path for one in mapped if _LIBC.fullmatch((path := PurePath(one.path)).name)]
+    return [folder for folder in folders if not any(path.is_relative_to(folder) for path in libc)]
 
 
 def _refuse_replaced(mapped: MappedFile) -> None:
