@@ -27,8 +27,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     width: int = 64
     layers: int = 2
-    heads: int = 4
-    kv_heads: int = 2
+    heads: int = 2
+    kv_heads: int = 1
     inner: int = 128
     experts: int = 0
     experts_used: int = 0
@@ -39,7 +39,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 DENSE = Shape()
 """About 0.3 million weights."""
 
-MIXTURE = Shape(width=256, heads=4, inner=256, experts=4, experts_used=2, seed=2)
+MIXTURE = Shape(width=256, heads=4, kv_heads=2, inner=256, experts=4, experts_used=2, seed=2)
 """About 2.3 million weights; rows of 256, so that K-quants apply."""
 
 
@@ -48,9 +48,9 @@ def byte_token(value: int) -> int:
     return FIRST_BYTE + value
 
 
-def write_tiny(path: Path, shape: Shape = DENSE) -> Path:
-    """Write a model of the ``llama`` architecture in F16."""
-    writer = gguf.GGUFWriter(path, "llama")
+def write_tiny(path: Path, shape: Shape = DENSE, *, tensors_per_file: int = 0) -> Path:
+    """Write a model of the ``llama`` architecture in F16; with ``tensors_per_file`` as shards beside ``path``."""
+    writer = gguf.GGUFWriter(path, "llama", split_max_tensors=tensors_per_file)
     _write_sizes(writer, shape)
     _write_vocabulary(writer)
     for name, tensor in _tensors(shape).items():
