@@ -183,8 +183,8 @@ def perplexity_of(outcomes: Iterable[Outcome]) -> Perplexity | CannotTell:
 
     - perplexity = exp(m);
     - standard error = exp(m) · sqrt((Q / n - m²) / (n - 1)), as llama-perplexity prints it;
-    - cluster error = exp(m) · sqrt(k / (k - 1) · Σ (S_w - n_w · m)²) / n over the k windows w (linearized ratio
-      of two sums, windows taken as independent).
+    - cluster error = exp(m) · sqrt(k / (k - 1) · Σ (S_w - n_w · m)²) / n over the k windows w (CR1, as
+      ``stats.cluster_mean``; windows taken as independent).
 
     Every outcome must be a window's ``Nats``: a figure over the windows that happened to work would be another
     figure under the same name.

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from qlock.core.exchange import Completed, Failed, Nats, Reply, Right, Score, Scored, Ungraded
-from qlock.core.stats import CannotTell
+from qlock.core.stats import CannotTell, cluster_mean
 from qlock.errors import InputError
 from qlock.suites import perplexity
 from qlock.suites.interface import Answer, Item, play_back
@@ -223,6 +224,20 @@ def test_the_figure_equals_the_one_over_all_tokens_at_once(groups: list[list[flo
 def test_the_order_of_windows_does_not_matter(groups: list[list[float]]) -> None:
     outcomes = [nats_of(*group) for group in groups]
     assert perplexity_of(outcomes) == perplexity_of(outcomes[::-1])
+
+
+@given(st.lists(costs, min_size=2, max_size=6))
+def test_the_cluster_error_is_that_of_a_mean_over_clusters(groups: list[list[float]]) -> None:
+    flat = [cost for group in groups for cost in group]
+    mean = cluster_mean(flat, [number for number, group in enumerate(groups) for _ in group])
+    figure = perplexity_of([nats_of(*group) for group in groups])
+    assert isinstance(figure, Perplexity)
+    assert isinstance(figure.cluster_error, float)
+    if isinstance(mean, CannotTell):  # the clusters do not differ
+        assert figure.cluster_error / figure.perplexity == pytest.approx(0, abs=1e-6)
+        return
+    error = (mean.high - mean.point) / float(student.ppf(0.975, len(groups) - 1))
+    assert figure.cluster_error / figure.perplexity == pytest.approx(error, rel=1e-6, abs=1e-9)
 
 
 @given(st.text(max_size=200), st.integers(4, 9), st.booleans())

@@ -56,7 +56,7 @@ def read_calls(text: str) -> tuple[Call, ...] | Unparsable:
     if len(text) > LONGEST_CALLS:
         return Unparsable(why=f"got a reply of {len(text)} characters, expected at most {LONGEST_CALLS}")
     try:
-        calls = _tagged(text) if _OPEN in text else _untagged(json_part(text).strip("`\n "))
+        calls = _tagged(text) if _OPEN in text else _untagged(_call_part(text))
     except _NoCallError as error:
         return Unparsable(why=str(error))
     if len(calls) > MOST_CALLS:
@@ -66,7 +66,13 @@ def read_calls(text: str) -> tuple[Call, ...] | Unparsable:
 
 def seems_to_call(text: str) -> bool:
     """Whether the reply starts like a call, be it readable or not."""
-    return _OPEN in text or _LOOKS_LIKE_CALL.match(json_part(text[:LONGEST_CALLS]).strip("`\n ")) is not None
+    return _OPEN in text or _LOOKS_LIKE_CALL.match(_call_part(text[:LONGEST_CALLS])) is not None
+
+
+def _call_part(text: str) -> str:
+    """The reply where it starts like a call, else its fenced block, without backticks around."""
+    whole = text.strip("`\n ")
+    return whole if _LOOKS_LIKE_CALL.match(whole) else json_part(text).strip("`\n ")
 
 
 def _tagged(text: str) -> tuple[Call, ...]:

@@ -78,12 +78,10 @@ class FieldF1(Base, frozen=True, kw_only=True, tag_field="kind", tag="field_f1")
                     yield from self._pairs(inner, paths.setdefault((path, step), len(paths) + 1), paths)
             case str():
                 yield path, "text", self._alike(value)
-            case bool() | None | dict() | list():
-                yield path, "constant", json.dumps(value)
-            case int() | float():
+            case int() | float() if not isinstance(value, bool):
                 yield path, "number", Fraction(value)
             case _:
-                raise TypeError(f"no JSON value: {type(value).__name__}")
+                yield path, "constant", json.dumps(value)
 
     def _alike(self, text: str) -> str:
         if self.single_spaces:

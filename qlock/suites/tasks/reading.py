@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from qlock.core.base import Base
@@ -108,11 +109,8 @@ def _after_string(text: str, start: int) -> int:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _RefusedValueError(f"the key {quoted(key)} occurs twice")
-            seen.add(key)
+        counts = Counter(key for key, _ in pairs)
+        raise _RefusedValueError(f"the key {quoted(counts.most_common(1)[0][0])} occurs twice")
     return table
 
 
@@ -153,9 +151,18 @@ def inner_values(value: object) -> Iterator[object]:
 
 
 def json_part(text: str) -> str:
-    """The last fenced block of a reply, or the whole reply where there is none."""
-    block = last_fenced(text)
-    return text.strip() if block is None else block
+    """The part of a reply that should be JSON.
+
+    1. A reply that starts with ``{`` or ``[``: all of it, a closing fence at its end apart. Fences within texts
+       of the JSON do not matter then.
+    2. Else the last fenced block.
+    3. Else all of it.
+    """
+    whole = text.strip()
+    if whole.startswith(("{", "[")):
+        return whole.rstrip("`").rstrip()
+    block = last_fenced(whole)
+    return whole if block is None else block
 
 
 def last_fenced(text: str) -> str | None:

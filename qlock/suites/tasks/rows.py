@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -106,10 +105,9 @@ def _row(line: bytes, place: str, default: Grader | UnsetType) -> Row:
     row = to_struct(table, Row, name=place)
     if row.grader is UNSET:
         row = msgspec.structs.replace(row, grader=default)
-    try:
-        _check(row)
-    except InputError as error:
-        raise error.within(place) from None
+    fault = _fault(row)
+    if fault is not None:
+        raise fault.within(place)
     return row
 
 
@@ -144,36 +142,30 @@ def _refuse_unknown_kind(table: dict[str, object], place: str) -> None:
         raise InputError(f"unknown kind {quoted(kind)}", hint=hint).within("grader").within(place)
 
 
-def _check(row: Row) -> None:
-    """What the types alone do not say, in the order of the keys."""
-    for fault in _faults(row):
-        raise fault
-
-
-def _faults(row: Row) -> Iterator[InputError]:
+def _fault(row: Row) -> InputError | None:
+    """The first fault that the types alone do not show."""
     if not (0 < len(row.id) <= _LONGEST_ID and row.id.isprintable() and row.id.strip() == row.id):
-        yield InputError(
+        return InputError(
             f"got the id {quoted(row.id)}, expected 1 to {_LONGEST_ID} printable characters without outer spaces"
         )
     if (row.prompt is UNSET) == (row.messages is UNSET):
         got = "neither" if row.prompt is UNSET else "both"
-        yield InputError(f"got {got} of `prompt` and `messages`, expected exactly one")
+        return InputError(f"got {got} of `prompt` and `messages`, expected exactly one")
     if row.messages == ():
-        yield InputError("got no messages, expected at least 1")
+        return InputError("got no messages, expected at least 1")
     if row.tools and row.messages is UNSET:
-        yield InputError("got `tools` beside `prompt`, expected them beside `messages`")
+        return InputError("got `tools` beside `prompt`, expected them beside `messages`")
     if row.grader is UNSET:
-        yield InputError(
+        return InputError(
             "no grader: the row names none, nor does the suite", hint="add `grader` to the row or the suite"
         )
-        return
     refusal = row.grader.refusal(row.expected)
     if refusal:
-        yield InputError(refusal).within("expected")
-        return
+        return InputError(refusal).within("expected")
     if row.gold is UNSET and row.grader.gold(row.expected) is None:
         kind = row.grader.__struct_config__.tag
-        yield InputError(
+        return InputError(
             f"no gold reply follows from `expected` for the grader `{kind}`",
             hint="add the key `gold`: a reply that must pass",
         )
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 
 import pytest
 from hypothesis import example, given
@@ -28,6 +29,8 @@ def call(name: str, **arguments: object) -> Call:
         ("[f(a=1, b='x'),\n g.h(c=[1, 2.5, -3])]", (call("f", a=1, b="x"), call("g.h", c=[1, 2.5, -3]))),
         ("[f(a=1,),]", (call("f", a=1),)),
         ("```python\n[f(a=1)]\n```", (call("f", a=1),)),
+        ("Sure:\n```\nf(a=1)\n```", (call("f", a=1),)),
+        ("f(a='```x```')", (call("f", a="```x```"),)),
         ("`[f(a=1)]`", (call("f", a=1),)),
         ("f(a=True, b=None, c=false, d=null)", (call("f", a=True, b=None, c=False, d=None),)),
         ("f(a={'k': (1, 2), \"l\": (3)})", (call("f", a={"k": [1, 2], "l": 3}),)),
@@ -144,17 +147,21 @@ def test_calls_written_as_json_are_read(made: list[Call]) -> None:
 @example("'\\\n'")
 @example("1_0.5e-3")
 @example("(1)")
+@example("0,")
+@example("[true]")
 def test_a_literal_that_is_read_means_what_it_means_in_python(text: str) -> None:
     read = read_calls(f"f(a={text})")
     if isinstance(read, Unparsable) or len(read) != 1 or list(read[0].arguments) != ["a"]:
         return
-    value = text.strip()
-    if value in {"true", "false", "null"}:
-        return
     try:
-        expected = ast.literal_eval(value)
+        written = ast.parse(f"f(a={text})", mode="eval").body
+        assert isinstance(written, ast.Call)
+        expected = ast.literal_eval(written.keywords[0].value)
     except (SyntaxError, DeprecationWarning):  # an unknown escape is a warning, and warnings are errors here
-        assert "\\" in value or "true" in value or "false" in value or "null" in value
+        assert "\\" in text
+        return
+    except ValueError:
+        assert {"true", "false", "null"} & set(re.findall("[a-z]+", text))
         return
     assert json.dumps(read[0].arguments["a"]) == json.dumps(expected)
 

@@ -114,6 +114,8 @@ def test_floats_are_tenths_and_not_what_computers_make_of_them() -> None:
 )
 def test_what_is_no_expected_number(expected: object) -> None:
     assert Number().refusal(expected) == "expected a number, or one as text, of at most 100 digits"
+    assert Number().gold(expected) is None
+    assert Number().bad(expected) is None
 
 
 @pytest.mark.parametrize("expected", [0, -1, 1.5, "1e100", "-0.001", 5e-324 * 0])

@@ -71,7 +71,9 @@ def test_many_shallow_brackets_do_not_nest() -> None:
     assert isinstance(read_json("[" + "[]," * 1_000 + "{}]"), Parsed)
 
 
-@pytest.mark.parametrize("hostile", ['"\\"' * 300_000, '[{"' * 300_000, "\\" * 900_000, '"[' * 400_000])
+@pytest.mark.parametrize(
+    "hostile", ['"\\"' * 300_000, '[{"' * 300_000, "[]," * 100 + '"', "\\" * 900_000, '"[' * 400_000]
+)
 def test_hostile_text_ends_in_a_refusal(hostile: str) -> None:
     assert isinstance(read_json(hostile), Unparsable)
 
@@ -109,8 +111,18 @@ def test_the_last_fenced_block(text: str, block: str | None) -> None:
     assert last_fenced(text) == block
 
 
-def test_without_a_fence_the_whole_text_is_the_json() -> None:
-    assert json_part(" {} \n") == "{}"
+@pytest.mark.parametrize(
+    "text, part",
+    [
+        (" {} \n", "{}"),
+        ("Sure:\n```json\n{}\n```", "{}"),
+        ('{"a": "```b```"}', '{"a": "```b```"}'),
+        ('{"a": 1}\n```', '{"a": 1}'),
+        ("plain", "plain"),
+    ],
+)
+def test_the_part_that_should_be_json(text: str, part: str) -> None:
+    assert json_part(text) == part
 
 
 def test_a_million_fences_end() -> None:
