@@ -1,0 +1,171 @@
+"""``qlock``: the group of verbs, the only ``except`` of the command line, and the only exit.
+
+A verb is a file ``qlock/cli/<verb>.py`` with a click command called ``verb``, which is handed a ``Means`` and returns
+an ``Answer``; no list of them is kept. Heavy imports sit inside the functions of the verbs.
+
+Does not live here: what any verb does (``flows``) and says (its own file).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+import qlock.cli
+from qlock import __version__
+from qlock.cli.shown import Answer, Means, real_means
+from qlock.errors import ExitCode, QlockError
+
+TRACEBACK = "QLOCK_TRACEBACK"
+
+
+class TerminatedExit(SystemExit):
+    """SIGTERM came: everything that is open is closed on the way out."""
+
+
+class Verbs(click.Group):
+    """Verbs found by the names of their files, each imported when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all verbs, sorted."""
+        return [name for name in _files() if self.get_command(ctx, name) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """The verb of this name; ``None`` when there is none."""
+        if cmd_name not in _files():
+            return None
+        verb: click.Command | None = vars(importlib.import_module(f"qlock.cli.{cmd_name}")).get("verb")
+        return verb
+
+
+def _files() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(qlock.cli.__path__))
+
+
+@click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="qlock %(version)s")
+@click.option("--traceback", is_flag=True, help=f"Show where a bug in qlock lies; also {TRACEBACK}=1.")
+@click.pass_context
+def verbs(context: click.Context, *, traceback: bool) -> Answer | None:
+    """A lockfile for measurements of quantized language models.
+
+    Write what you want measured in a spec; `resolve` makes it exact as a lock; `run` measures only what is locked and
+    refuses otherwise.
+    """
+    context.meta[TRACEBACK] = traceback
+    if context.invoked_subcommand is not None:
+        return None
+    click.echo(context.get_help(), err=True)
+    return Answer(ExitCode.USAGE)
+
+
+def main() -> int:
+    """Run the command line of this process; gives its exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    return exit_code(sys.argv[1:], real_means())
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as handlers are called
+    # A second signal must not stop what the first one set going: an engine is being ended, a record closed.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise TerminatedExit(ExitCode.TERMINATED)
+
+
+def exit_code(arguments: Sequence[str], means: Means) -> int:
+    """What the verb answers, or what stopped it, said and turned into an exit code."""
+    try:
+        return _code(arguments, means)
+    except BrokenPipeError:
+        # Whoever read our talk has gone, so nobody is told. The verb is not done.
+        return ExitCode.ABSENT
+
+
+def _code(arguments: Sequence[str], means: Means) -> int:
+    talk = means.talk
+    with_traceback = "--traceback" in arguments or os.environ.get(TRACEBACK, "") not in {"", "0"}
+    try:
+        return _asked(list(arguments), means)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as wrong:
+        talk.say("error", _click_words(wrong))
+        talk.say("hint", f"see `{_command(wrong)} --help`")
+        return ExitCode.USAGE
+    except QlockError as error:
+        _tell(error, means)
+        return error.exit_code
+    except KeyboardInterrupt:
+        talk.say("error", "interrupted")
+        return ExitCode.INTERRUPTED
+    except TerminatedExit:
+        talk.say("error", "ended by SIGTERM")
+        return ExitCode.TERMINATED
+    except MemoryError:
+        talk.say("error", "out of memory")
+        return ExitCode.ABSENT
+    except BrokenPipeError:
+        raise
+    except Exception as bug:  # noqa: BLE001 - whatever else comes is a bug, and is said to be one
+        if with_traceback:
+            import traceback
+
+            for line in "".join(traceback.format_exception(bug)).rstrip().split("\n"):
+                talk.line(line)
+        talk.say("error", f"a bug in qlock: {type(bug).__name__}: {bug}")
+        talk.say("hint", f"run it again with {TRACEBACK}=1 and report what it says")
+        return ExitCode.BUG
+
+
+def _asked(arguments: list[str], means: Means) -> int:
+    """Call the verb and put its answer on stdout."""
+    with verbs.make_context("qlock", arguments, obj=means) as context:
+        answer = verbs.invoke(context)
+    match answer:
+        case Answer(code=code, data=data):
+            _put(data)
+            return code
+        case _:
+            raise TypeError(f"got `{type(answer).__name__}` from the verb, expected an answer")
+
+
+def _put(data: str) -> None:
+    """Write an answer; a reader that goes away early has what it wanted."""
+    try:
+        sys.stdout.buffer.write(data.encode())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more at its end, and would complain there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _click_words(wrong: click.ClickException) -> str:
+    words = wrong.format_message().rstrip(".")
+    return words[:1].lower() + words[1:]
+
+
+def _command(wrong: click.ClickException) -> str:
+    match wrong:
+        case click.UsageError(ctx=click.Context() as context):
+            return context.command_path
+        case _:
+            return "qlock"
+
+
+def _tell(error: QlockError, means: Means) -> None:
+    from qlock.flows.refusal import FindingsError
+
+    match error:
+        case FindingsError(findings=findings):
+            means.talk.findings(findings, allowed=lambda _: False)
+        case _:
+            means.talk.say("error", str(error))
+            if error.hint:
+                means.talk.say("hint", error.hint)

@@ -1,0 +1,161 @@
+"""``qlock resolve``: its options, what it says, and its exit code.
+
+Does not live here: making the lock (``flows.resolve``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from qlock.cli.shown import Answer, Means, document, offline, readable, short_path, whole_path
+from qlock.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from qlock.cli.changed import Change
+    from qlock.core.lock import Lock
+    from qlock.flows.resolve import Resolved
+    from qlock.world.interface import World
+
+
+class Line(NamedTuple):
+    """The command line."""
+
+    spec: Path
+    check: bool
+    dry_run: bool
+    upgrade: tuple[str, ...]
+    no_prove: bool
+    rehash: bool
+    offline: bool
+    as_json: bool
+
+
+@click.command("resolve")
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff when the lock would change.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; print what would change as a diff.")
+@click.option("--upgrade", multiple=True, metavar="NAME", help="Let this pin move; `all` lets every pin move.")
+@click.option("--no-prove", is_flag=True, help="Leave the engine alone; what only it knows is listed missing.")
+@click.option("--rehash", is_flag=True, help="Read every byte again instead of trusting cached digests.")
+@click.option("--offline", is_flag=True, help="Use no network.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_obj
+def verb(means: Means, **given: Any) -> Answer:
+    """Make a spec exact, as a lock for this machine.
+
+    Prints the path of the lock. A pin that is there is kept. What moved without being asked for is named, and nothing
+    is written until `--upgrade NAME` allows it.
+    """
+    return _resolve(means, Line(**given))
+
+
+def _resolve(means: Means, line: Line) -> Answer:
+    from qlock.flows import resolve as flow
+
+    if line.check and line.dry_run:
+        raise UsageError("got both --check and --dry-run, expected one of them")
+    world = offline(means.world()) if line.offline else means.world()
+    spec_path = whole_path(world, line.spec)
+    kind = flow.read_spec_file(world, spec_path).engine.kind
+    asked = flow.Asked(
+        spec_path=spec_path, upgrade=line.upgrade, prove=not line.no_prove, rehash=line.rehash
+    )
+    started_s = world.clock.monotonic_s()
+    resolved = flow.resolve(world, asked, means.opener(kind))
+    took_s = world.clock.monotonic_s() - started_s
+    lock = resolved.lock
+    means.talk.line(
+        f"Resolved {len(lock.model)} models, {len(lock.suite)} suites, {len(lock.point)} points in {took_s:.1f} s"
+    )
+    changes = _changes(resolved)
+    written = not (line.check or line.dry_run or resolved.moves)
+    if written and resolved.state != "same":
+        from qlock.flows.writing import write_file
+
+        write_file(world, resolved.path, resolved.data)
+    _say_changes(means, changes, done=written)
+    _say_warnings(means, lock)
+    _say_moves(means, resolved)
+    if line.check and resolved.state != "same":
+        means.talk.say("error", f"`{short_path(world, resolved.path)}` is not up to date")
+        means.talk.say("hint", f"run `qlock resolve {line.spec}`")
+    return Answer(_exit_code(line, resolved), _data(world, line, resolved, changes, written=written))
+
+
+def _exit_code(line: Line, resolved: Resolved) -> ExitCode:
+    if line.dry_run:
+        return ExitCode.YES
+    if line.check:
+        return ExitCode.YES if resolved.state == "same" else ExitCode.NO
+    return ExitCode.NO if resolved.moves else ExitCode.YES
+
+
+def _changes(resolved: Resolved) -> tuple[Change, ...]:
+    from qlock.cli.changed import lock_changes
+    from qlock.core.lock import read_lock
+
+    old = None if resolved.before is None else read_lock(resolved.before, name=resolved.path.name)
+    return tuple(lock_changes(old, resolved.lock))
+
+
+def _say_changes(means: Means, changes: tuple[Change, ...], *, done: bool) -> None:
+    would = {"Added": "Would add", "Updated": "Would update", "Removed": "Would remove", "Kept": "Would keep"}
+    for change in changes:
+        if change.word != "Kept":
+            means.talk.verb(change.word if done else would[change.word], change.told())
+    kept = sum(change.word == "Kept" for change in changes)
+    if kept == len(changes):
+        means.talk.line("Nothing changed")
+    elif kept:
+        means.talk.verb("Kept" if done else "Would keep", f"{kept} others as they are")
+
+
+def _say_warnings(means: Means, lock: Lock) -> None:
+    for model in lock.model:
+        for warning in model.warnings:
+            means.talk.say("warning", f"model {model.name}: {warning}")
+    for setting in lock.setting:
+        if setting.slots_why:
+            means.talk.say(
+                "warning",
+                f"setting {setting.name}: {setting.slots} slots instead of {setting.slots_requested}: "
+                f"{setting.slots_why}",
+            )
+    for missing in lock.missing:
+        means.talk.say("note", f"not pinned yet: {missing.pin}: {missing.why} (until: {missing.until})")
+
+
+def _say_moves(means: Means, resolved: Resolved) -> None:
+    if not resolved.moves:
+        return
+    for move in resolved.moves:
+        means.talk.say("error", f"{move.what} {move.name} moved, and nobody asked for it: {move.why}")
+    names = " ".join(f"--upgrade {name}" for name in dict.fromkeys(move.name for move in resolved.moves))
+    means.talk.say("hint", f"bring back what was locked, or let it move with `{names}`")
+
+
+def _data(
+    world: World, line: Line, resolved: Resolved, changes: tuple[Change, ...], *, written: bool
+) -> str:
+    if line.as_json:
+        return document(
+            {
+                "verb": "resolve",
+                "state": resolved.state,
+                "path": short_path(world, resolved.path),
+                "written": written and resolved.state != "same",
+                "changes": changes,
+                "moves": resolved.moves,
+                "missing": resolved.lock.missing,
+            }
+        )
+    if line.check or line.dry_run:
+        from qlock.flows.moving import text_difference
+
+        return readable(
+            text_difference(resolved.before or b"", resolved.data, name=f"locks/{resolved.path.name}")
+        )
+    return f"{readable(short_path(world, resolved.path))}\n"
