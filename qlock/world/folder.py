@@ -214,7 +214,23 @@ def _is_gone(holder: Holder | None, mine: Holder) -> bool:
         return bool(mine.machine_id) and (holder.host_name, holder.machine_id) == here
     if holder.pid_namespace != mine.pid_namespace:
         return False
-    return _started_ticks(holder.pid) != holder.started_ticks
+    started_ticks = _started_ticks(holder.pid)
+    if started_ticks is None:
+        return not _is_hidden(holder.pid)
+    return started_ticks != holder.started_ticks
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is such a process although ``/proc`` does not show it, as where other users' are hidden."""
+    if Path(f"/proc/{pid}").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _started_ticks(pid: int) -> int | None:

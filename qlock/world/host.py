@@ -44,7 +44,6 @@ _VENDORS = {
     "GenuineIntel": "intel",
     "HygonGenuine": "hygon",
     "CentaurHauls": "zhaoxin",
-    "  Shanghai  ": "zhaoxin",
     "Shanghai": "zhaoxin",
 }
 _IMPLEMENTERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Sequence
@@ -71,6 +72,17 @@ class TestOnePass:
             blake3_file(tmp_path / "fifo", cache=None)
         assert str(caught.value) == f"file `{tmp_path}/fifo` is a FIFO, expected a regular file"
 
+    def test_a_disk_that_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        path = written(tmp_path / "f", b"weights")
+        monkeypatch.setattr(os, "preadv", broken)
+        for look in (lambda: digest_file(path, cache=None), lambda: spans_digest(path, [(0, 7)])):
+            with pytest.raises(AbsentError) as caught:
+                look()
+            assert str(caught.value) == f"file `{path}` cannot be used: input/output error"
+
     @given(data=st.binary(max_size=5000))
     def test_any_bytes(self, data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
         path = written(tmp_path_factory.mktemp("any") / "f", data)
@@ -134,6 +146,16 @@ class TestChangedMeanwhile:
         other = written(tmp_path / "g", bytes(5000))
         self.changing(monkeypatch, lambda: other.replace(path))
         self.refused(path)
+
+    def test_a_link_came_to_lead_elsewhere(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: None
+    ) -> None:
+        for name in ("old", "new"):
+            written(tmp_path / name, bytes(5000))
+        (tmp_path / "f").symlink_to("old")
+        (tmp_path / "next").symlink_to("new")
+        self.changing(monkeypatch, lambda: (tmp_path / "next").replace(tmp_path / "f"))
+        self.refused(tmp_path / "f")
 
     def test_spans_are_refused_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = written(tmp_path / "f", bytes(5000))
@@ -204,6 +226,18 @@ class TestCache:
             path = written(tmp_path / name, b"weights")
             os.utime(path, ns=(OLD_NS, OLD_NS))
             assert not digest_file(path, cache=cache).cached
+
+    @pytest.mark.parametrize("key", ["st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns"])
+    def test_files_that_differ_in_one_mark_are_two(self, tmp_path: Path, key: str) -> None:
+        marks = dict.fromkeys(("st_dev", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns"), 7)
+
+        def place(marks: dict[str, int]) -> Path:
+            seen = os.stat_result(
+                (0, marks["st_ino"], marks["st_dev"], 1, 0, 0, marks["st_size"], 0, 0, 0), marks
+            )
+            return digests._place(tmp_path, digests._identity(seen))
+
+        assert place({**marks, key: 8}) != place(marks) == place(dict(marks))
 
     def test_a_second_name_of_one_file_is_known(self, tmp_path: Path, settled: None) -> None:
         path, cache = written(tmp_path / "f", b"weights"), tmp_path / "cache"

@@ -122,6 +122,16 @@ class TestReadBounded:
                 read_bounded(Path("socket"), 10, "spec")
         assert str(caught.value) == "spec `socket` is a socket, expected a regular file"
 
+    def test_a_disk_that_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(descriptor: int, size: int) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+        (tmp_path / "spec").write_bytes(b"x")
+        monkeypatch.setattr(os, "read", broken)
+        with pytest.raises(AbsentError) as caught:
+            read_bounded(tmp_path / "spec", 10, "spec")
+        assert str(caught.value) == f"spec `{tmp_path}/spec` cannot be used: input/output error"
+
     def test_a_name_with_a_zero_byte(self) -> None:
         with pytest.raises(InputError) as caught:
             read_bounded(Path("a\0b"), 10, "spec")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -113,6 +114,21 @@ def test_several_that_are_gone_are_tidied_up(tmp_path: Path) -> None:
         assert names_in(tmp_path) == ["held.8.json"]
 
 
+def test_a_process_that_is_hidden_from_this_user_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With `hidepid=2`, /proc shows a user nobody else's processes.
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        left_behind(tmp_path, changed(pid=child.pid))
+        real = Path.exists
+        monkeypatch.setattr(module, "_started_ticks", lambda pid: None if pid == child.pid else 1)
+        monkeypatch.setattr(Path, "exists", lambda path: path.parent != Path("/proc") and real(path))
+        with pytest.raises(AbsentError, match=f"is held by process `{child.pid}`"), hold(tmp_path):
+            pass
+        child.communicate(b"\n")
+        assert taken_over(tmp_path)
+
+
 @pytest.mark.parametrize(
     "elsewhere",
     [
@@ -167,6 +183,26 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert str(caught.value) == f"folder `{tmp_path}/no` is not there"
 
 
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(AbsentError) as caught, hold(tmp_path):
+        pass
+    monkeypatch.undo()
+    assert str(caught.value) == f"no space left to write file `{tmp_path}/held.1.json`"
+    assert names_in(tmp_path) == []
+
+
+def test_one_who_is_always_late_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_make", lambda path, mine: False)
+    with pytest.raises(AbsentError) as caught, hold(tmp_path):
+        pass
+    assert str(caught.value) == f"folder `{tmp_path}` changes hands too quickly to be taken"
+    assert caught.value.hint == "run again in a moment"
+
+
 def test_somebody_elses_file_is_not_removed(tmp_path: Path) -> None:
     with hold(tmp_path):
         path = left_behind(tmp_path, changed(pid=1, host_name="node-7"))
@@ -177,7 +213,7 @@ def test_one_who_comes_in_with_another_number_makes_both_begin_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = module._make
-    rival = changed(pid=os.getppid(), started_ticks=module._started_ticks(os.getppid()))
+    rival = changed(host_name="node-7")
 
     def with_rival(path: Path, mine: Holder) -> bool:
         made = real(path, mine)

@@ -144,6 +144,14 @@ def test_without_the_package_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpus() == Missing(why="the package `nvidia-ml-py` is not installed")
 
 
+def test_this_machine_is_asked_without_an_error() -> None:
+    match gpus():
+        case Missing(why=why):
+            assert why.endswith(("not installed", "not loaded", "by this user"))
+        case seen:
+            assert len({one.uuid for one in seen}) == len(seen)
+
+
 def test_a_driver_that_is_there_and_fails_is_an_error() -> None:
     nvml = FakeNvml(H200)
     nvml.start = pynvml.NVMLError(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)

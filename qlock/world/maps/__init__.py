@@ -145,7 +145,7 @@ def engine_files(
         path = Path(one.path)
         _refuse_replaced(one)
         digests = digest(path)
-        code = code_digest(path)
+        code = _code_digest(path)
         files.add(
             EngineFile(
                 name=shown(path.name),
@@ -158,6 +158,14 @@ def engine_files(
         )
         _refuse_replaced(one)
     return tuple(sorted(files, key=lambda file: (file.role, file.name, file.blake3)))
+
+
+def _code_digest(path: Path) -> str | None:
+    # The loader runs files whose section table a tool has broken, and the whole file is pinned anyway.
+    try:
+        return code_digest(path)
+    except InputError:
+        return None
 
 
 def _own_folders(folders: Sequence[Path], mapped: Sequence[MappedFile]) -> list[Path]:
