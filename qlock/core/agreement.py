@@ -1,0 +1,206 @@
+"""Agreement: how many answers are the same, where others part, and which items changed their mark.
+
+Token ids are compared where both sides have one tokenizer, otherwise the text; nothing is rounded or normalized.
+Flips are for reading by people: both answers are shortened, made safe to show, and bounded in number.
+
+Does not live here: what a flip does to the score (``core.scores``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from qlock.core import stats
+from qlock.core.base import Base, Count, Positive, Share
+from qlock.core.escape import for_message, for_terminal
+from qlock.core.exchange import (
+    Completed,
+    Excluded,
+    Nats,
+    Outcome,
+    Partial,
+    Right,
+    Ungraded,
+    Unparsable,
+    Wrong,
+)
+from qlock.core.pairs import Half, Pair, ending_of
+from qlock.core.record import Row
+from qlock.core.stats import CannotTell, Interval
+
+MOST_FLIPS = 50
+"""So many flips of a suite are told in each direction."""
+
+TEXT_LIMIT = 240
+"""Characters of an answer beside a flip."""
+
+_MOST_SLICES = 8
+
+
+class Quartiles(Base, frozen=True, kw_only=True, tag_field="kind", tag="quartiles"):
+    """Where answers part: positions of the first token that differs, from 0."""
+
+    n: Positive
+    least: Count
+    lower: Count
+    median: Count
+    upper: Count
+    most: Count
+
+
+class Flip(Base, frozen=True, kw_only=True):
+    """An item whose mark is not the same on both sides."""
+
+    item: str
+    repeat: Positive
+    slices: tuple[str, ...]
+    """``NAME=VALUE``."""
+    mark_a: Share
+    mark_b: Share
+    outcome_a: str
+    outcome_b: str
+    ending_a: str
+    ending_b: str
+    parts_at: Count | CannotTell
+    """First token that differs."""
+    text_a: str
+    """What was written, shortened, with every control character written out."""
+    text_b: str
+
+
+class Agreement(Base, frozen=True, kw_only=True):
+    """How alike the answers of a suite are."""
+
+    by: Literal["tokens", "text"]
+    answers: Count
+    """Pairs in which both sides wrote something."""
+    equal: Count
+    equal_share: Interval | CannotTell
+    parts_at: Quartiles | CannotTell
+    """Over the answers that are not equal."""
+    worse: Count
+    """Pairs whose mark is lower on side B."""
+    better: Count
+    flip: tuple[Flip, ...]
+    """The first of those that got worse, then of those that got better."""
+
+
+def agreement(matched: Sequence[Pair], *, same_tokenizer: bool) -> Agreement | CannotTell:
+    """How alike the answers are; cannot tell where nothing was written."""
+    written = [
+        (pair, _answer(pair.a.row), _answer(pair.b.row))
+        for pair in matched
+        if _wrote(pair.a.row) and _wrote(pair.b.row)
+    ]
+    if not written:
+        return CannotTell(why="no pair has a written answer on both sides")
+    positions: list[int] = []
+    equal = 0
+    for _, a, b in written:
+        if (a.tokens == b.tokens) if same_tokenizer else (a.text == b.text):
+            equal += 1
+        elif same_tokenizer:
+            positions.append(first_difference(a.tokens, b.tokens))
+    worse = [pair for pair in matched if _gain(pair) < 0]
+    better = [pair for pair in matched if _gain(pair) > 0]
+    return Agreement(
+        by="tokens" if same_tokenizer else "text",
+        answers=len(written),
+        equal=equal,
+        equal_share=stats.wilson(equal, len(written)),
+        parts_at=_quartiles(positions) if same_tokenizer else CannotTell(why="the tokenizers differ"),
+        worse=len(worse),
+        better=len(better),
+        flip=tuple(
+            _flip(pair, same_tokenizer=same_tokenizer) for pair in (*worse[:MOST_FLIPS], *better[:MOST_FLIPS])
+        ),
+    )
+
+
+def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
+    """Index of the first token that differs; the length of the shorter one where it begins the longer one."""
+    for index, (one, other) in enumerate(zip(a, b, strict=False)):
+        if one != other:
+            return index
+    return min(len(a), len(b))
+
+
+class _Answer(Base, frozen=True, kw_only=True):
+    """All replies of a row in one."""
+
+    tokens: tuple[int, ...]
+    text: str
+
+
+def _wrote(row: Row) -> bool:
+    return bool(row.replies) and all(isinstance(reply, Completed) for reply in row.replies)
+
+
+def _answer(row: Row) -> _Answer:
+    replies = [reply for reply in row.replies if isinstance(reply, Completed)]
+    if len(replies) == 1:
+        return _Answer(tokens=replies[0].tokens, text=replies[0].text)
+    return _Answer(
+        tokens=tuple(token for reply in replies for token in reply.tokens),
+        text="\n".join(reply.text for reply in replies),
+    )
+
+
+def _gain(pair: Pair) -> float:
+    a, b = pair.a.mark, pair.b.mark
+    return 0.0 if a is None or b is None else b - a
+
+
+def _quartiles(positions: list[int]) -> Quartiles | CannotTell:
+    """By the nearest rank from below, so that each is a position that occurs."""
+    if not positions:
+        return CannotTell(why="all answers are equal")
+    ordered = sorted(positions)
+    last = len(ordered) - 1
+    least, lower, median, upper, most = (ordered[last * quarter // 4] for quarter in range(5))
+    return Quartiles(n=len(ordered), least=least, lower=lower, median=median, upper=upper, most=most)
+
+
+def _flip(pair: Pair, *, same_tokenizer: bool) -> Flip:
+    a, b = _answer(pair.a.row), _answer(pair.b.row)
+    names = sorted(pair.a.row.slices)[:_MOST_SLICES]
+    return Flip(
+        item=for_message(pair.item),
+        repeat=pair.repeat,
+        slices=tuple(for_message(f"{name}={pair.a.row.slices[name]}") for name in names),
+        mark_a=pair.a.mark or 0.0,
+        mark_b=pair.b.mark or 0.0,
+        outcome_a=_told(pair.a.outcome),
+        outcome_b=_told(pair.b.outcome),
+        ending_a=_ending(pair.a),
+        ending_b=_ending(pair.b),
+        parts_at=first_difference(a.tokens, b.tokens)
+        if same_tokenizer
+        else CannotTell(why="the tokenizers differ"),
+        text_a=for_terminal(a.text, limit=TEXT_LIMIT, newlines="arrow"),
+        text_b=for_terminal(b.text, limit=TEXT_LIMIT, newlines="arrow"),
+    )
+
+
+def _ending(half: Half) -> str:
+    return ending_of(half.row) or ""
+
+
+def _told(outcome: Outcome) -> str:
+    """An outcome in words, safe to show."""
+    match outcome:
+        case Right():
+            return "right"
+        case Partial(share=share):
+            return f"partial: {share:.3f}"
+        case Wrong(why=why):
+            return for_message(f"wrong: {why}")
+        case Unparsable(why=why):
+            return for_message(f"unparsable: {why}")
+        case Ungraded(why=why):
+            return for_message(f"ungraded: {why}")
+        case Excluded(why=why):
+            return for_message(f"excluded: {why}")
+        case Nats(nats_sum=nats, scored_tokens=tokens):
+            return f"{nats:.4f} nats over {tokens} tokens"

@@ -1,0 +1,360 @@
+"""The score of a suite on both sides, their difference, and what may be said about it.
+
+Three measures, told apart by the outcomes: the share of right answers (every outcome right or not, each item once);
+the mean mark (shares of a mark, or several repeats, then clustered by item); and nats per token (text in windows, a
+lower number is better). Every item counts the same; slices never weigh.
+
+A verdict is given only where it can be borne out: enough pairs, little missing, no ending gap, more than the noise
+floor, and a sign that the missing items could not turn.
+
+Does not live here: the formulas (``core.stats``), pairs (``core.pairs``), gates (``core.gates``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from qlock.core import stats
+from qlock.core.base import Base, Count, Finite, Positive, Share
+from qlock.core.endings import ALPHA
+from qlock.core.exchange import Nats
+from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Pair, Pairing, bounds
+from qlock.core.stats import FEWEST_PAIRS, CannotTell, Detectable, Interval, PairedTest
+
+SEED = 0
+"""Of every bootstrap and sign flip: the same pairs always give the same report."""
+
+MANY_CLUSTERS = 2_000
+"""From so many clusters on, means are as good as normal, and resampling would only take long."""
+
+_POWER = 0.8
+_MOST_NATS = 700.0  # exp of more is no number
+_Z_DETECTABLE = 2.8015852  # quantiles of the normal distribution at 1 - ALPHA / 2 and at _POWER, added
+
+Measure = Literal["right-share", "mean-mark", "nats-per-token"]
+Verdict = Literal["b-better", "b-worse", "no-difference-seen", "within-noise", "cannot-tell", "withheld"]
+
+
+class Cells(Base, frozen=True, kw_only=True, tag_field="kind", tag="cells"):
+    """Pairs by who got them right."""
+
+    both: Count
+    only_a: Count
+    only_b: Count
+    neither: Count
+
+
+class LargeSample(Base, frozen=True, kw_only=True, tag_field="kind", tag="large-sample"):
+    """A two-sided normal test of a mean of very many paired differences."""
+
+    p_value: Share
+    n: Positive
+    """Independent pairs or clusters."""
+
+
+class DetectableMean(Base, frozen=True, kw_only=True, tag_field="kind", tag="detectable-mean"):
+    """The smallest true difference of means that would probably have been seen."""
+
+    difference: Finite
+    n: Positive
+    power: Share
+    alpha: Share
+
+
+Test = PairedTest | LargeSample | CannotTell
+Smallest = Detectable | DetectableMean | CannotTell
+
+
+class Levels(Base, frozen=True, kw_only=True, tag_field="kind", tag="levels"):
+    """Plain means over pairs, which are known even where their spread is not."""
+
+    a: Finite
+    b: Finite
+    change: Finite
+    """B − A."""
+
+
+class PairedScores(msgspec.Struct, frozen=True, kw_only=True):
+    """A difference, B − A, with its test."""
+
+    measure: Measure
+    levels: Levels | CannotTell
+    a: Interval | CannotTell
+    b: Interval | CannotTell
+    difference: Interval | CannotTell
+    cells: Cells | CannotTell
+    test: Test
+
+
+class Perplexities(Base, frozen=True, kw_only=True):
+    """exp of nats per token, and the ratio B / A with its interval."""
+
+    a: Finite
+    b: Finite
+    ratio: Finite
+    ratio_low: Finite | CannotTell
+    ratio_high: Finite | CannotTell
+
+
+class Score(Base, frozen=True, kw_only=True):
+    """A suite's score on scored pairs."""
+
+    measure: Measure
+    pairs: Count
+    levels: Levels | CannotTell
+    a: Interval | CannotTell
+    b: Interval | CannotTell
+    difference: Interval | CannotTell
+    """B − A."""
+    cells: Cells | CannotTell
+    test: Test
+    smallest_detectable: Smallest
+    bounds: Bounds | CannotTell
+    """Where the difference could lie if every lost item went one way."""
+    perplexities: Perplexities | CannotTell
+    verdict: Verdict
+    why: str
+    """What the verdict rests on, or why there is none."""
+
+
+def paired_scores(pairs: Sequence[Pair], *, exact: bool = True) -> PairedScores:
+    """Both levels, the difference and its test.
+
+    Args:
+        pairs: Scored ones.
+        exact: Whether to resample where the numbers are few; a slice is content with a t interval.
+    """
+    match measure_of(pairs):
+        case "right-share":
+            return _right_share(pairs)
+        case "mean-mark" | "nats-per-token" as measure:
+            return _means(measure, pairs, exact=exact)
+
+
+def measure_of(pairs: Sequence[Pair]) -> Measure:
+    """Which measure the outcomes of these pairs call for."""
+    if any(isinstance(pair.a.outcome, Nats) for pair in pairs):
+        return "nats-per-token"
+    repeated = len({pair.item for pair in pairs}) < len(pairs)
+    whole = all(pair.a.mark in (0.0, 1.0) and pair.b.mark in (0.0, 1.0) for pair in pairs)
+    return "right-share" if whole and not repeated else "mean-mark"
+
+
+def cells_of(pairs: Sequence[Pair]) -> Cells:
+    """Who got what right; a part of a mark is not right."""
+    counts = {(right_a, right_b): 0 for right_a in (True, False) for right_b in (True, False)}
+    for pair in pairs:
+        counts[pair.a.mark == 1.0, pair.b.mark == 1.0] += 1
+    return Cells(
+        both=counts[True, True],
+        only_a=counts[True, False],
+        only_b=counts[False, True],
+        neither=counts[False, False],
+    )
+
+
+def score(pairing: Pairing) -> Score:
+    """The score of one suite, with no verdict yet but those that the pairs alone forbid."""
+    pairs = pairing.scored
+    found = paired_scores(pairs)
+    is_marked = found.measure != "nats-per-token"
+    total = math.fsum(b - a for a, b in _values(pairs))
+    verdict, why = _verdict(found, pairing, len(pairs))
+    return Score(
+        measure=found.measure,
+        pairs=len(pairs),
+        levels=found.levels,
+        a=found.a,
+        b=found.b,
+        difference=found.difference,
+        cells=found.cells,
+        test=found.test,
+        smallest_detectable=_smallest(found, pairs),
+        bounds=bounds(pairing, total) if is_marked else CannotTell(why="a cost in nats has no upper bound"),
+        perplexities=CannotTell(why="no text was scored") if is_marked else _perplexities(found),
+        verdict=verdict,
+        why=why,
+    )
+
+
+def without_verdict(found: Score, why: str) -> Score:
+    """The same numbers as a description: no test, no verdict."""
+    return msgspec.structs.replace(found, test=CannotTell(why=why), verdict="withheld", why=why)
+
+
+def withheld(found: Score, why: str) -> Score:
+    """The same numbers and test without a verdict."""
+    return msgspec.structs.replace(found, verdict="withheld", why=why)
+
+
+def against_noise(found: Score, floor: float) -> Score:
+    """A difference that two runs of one point show as well is none.
+
+    Args:
+        found: The score.
+        floor: Share of items whose outcome flips between two runs of one point, or how far its nats move.
+    """
+    match found.levels:
+        case Levels(change=change) if found.verdict in ("b-better", "b-worse") and abs(change) <= floor:
+            return msgspec.structs.replace(
+                found, verdict="within-noise", why="two runs of one point differ by as much"
+            )
+        case _:
+            return found
+
+
+def p_of(test: Test) -> float | None:
+    """The p-value; ``None`` where there is none."""
+    match test:
+        case PairedTest(p_value=p_value) | LargeSample(p_value=p_value):
+            return p_value
+        case CannotTell():
+            return None
+
+
+def _right_share(pairs: Sequence[Pair]) -> PairedScores:
+    cells = cells_of(pairs)
+    n = len(pairs)
+    return PairedScores(
+        measure="right-share",
+        levels=_levels(_values(pairs)),
+        a=stats.wilson(cells.both + cells.only_a, n),
+        b=stats.wilson(cells.both + cells.only_b, n),
+        difference=stats.newcombe_paired(
+            both=cells.both, only_a=cells.only_a, only_b=cells.only_b, neither=cells.neither
+        ),
+        cells=cells,
+        test=stats.mcnemar_exact(cells.only_a, cells.only_b) if n else CannotTell(why="there are no pairs"),
+    )
+
+
+def _values(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
+    """One number per pair and side: its mark, or its nats.
+
+    Nats of a window are divided by the mean number of scored tokens of all, so that the mean of these numbers is
+    nats per token exactly, however long each window is.
+    """
+    costs = [
+        (pair.a.outcome.nats_sum, pair.b.outcome.nats_sum, pair.a.outcome.scored_tokens)
+        for pair in pairs
+        if isinstance(pair.a.outcome, Nats) and isinstance(pair.b.outcome, Nats)
+    ]
+    if not costs:
+        return [(pair.a.mark or 0.0, pair.b.mark or 0.0) for pair in pairs]
+    tokens = sum(scored for _, _, scored in costs) / len(costs)
+    return [(a / tokens, b / tokens) for a, b, _ in costs]
+
+
+def _levels(values: Sequence[tuple[float, float]]) -> Levels | CannotTell:
+    n = len(values)
+    if not n:
+        return CannotTell(why="there are no pairs")
+    return Levels(
+        a=math.fsum(a for a, _ in values) / n,
+        b=math.fsum(b for _, b in values) / n,
+        change=math.fsum(b - a for a, b in values) / n,
+    )
+
+
+def _means(measure: Measure, pairs: Sequence[Pair], *, exact: bool) -> PairedScores:
+    values, items = _values(pairs), [pair.item for pair in pairs]
+    differences = [b - a for a, b in values]
+    difference = stats.cluster_mean(differences, items)
+    test = _normal_test(difference)
+    if len(set(items)) <= MANY_CLUSTERS:
+        test = stats.permutation_paired(_by_item(differences, items), SEED)
+        if exact:
+            difference = stats.bootstrap_paired(differences, seed=SEED, clusters=items)
+    return PairedScores(
+        measure=measure,
+        levels=_levels(values),
+        a=stats.cluster_mean([a for a, _ in values], items),
+        b=stats.cluster_mean([b for _, b in values], items),
+        difference=difference,
+        cells=CannotTell(why="items have marks other than right and wrong, or repeats"),
+        test=test,
+    )
+
+
+def _by_item(differences: Sequence[float], items: Sequence[str]) -> list[float]:
+    sums: dict[str, list[float]] = {}
+    for item, difference in zip(items, differences, strict=True):
+        sums.setdefault(item, []).append(difference)
+    return [math.fsum(each) for each in sums.values()]
+
+
+def _normal_test(difference: Interval | CannotTell) -> Test:
+    match difference:
+        case Interval(standard_error=float(error), point=point, clusters=clusters):
+            p_value = math.erfc(abs(point) / error / math.sqrt(2)) if error > 0 else 1.0
+            return LargeSample(p_value=p_value, n=clusters)
+        case Interval():
+            return CannotTell(why="the interval has no standard error")
+        case CannotTell():
+            return difference
+
+
+def _smallest(found: PairedScores, pairs: Sequence[Pair]) -> Smallest:
+    match found.cells:
+        case Cells(only_a=only_a, only_b=only_b):
+            n = len(pairs)
+            return stats.smallest_detectable_difference(n, (only_a + only_b) / n if n else 0.0)
+        case CannotTell():
+            pass
+    spread = stats.cluster_mean([b - a for a, b in _values(pairs)], [pair.item for pair in pairs])
+    match spread:
+        case Interval(standard_error=float(error), clusters=clusters):
+            return DetectableMean(difference=_Z_DETECTABLE * error, n=clusters, power=_POWER, alpha=ALPHA)
+        case Interval():
+            return CannotTell(why="the interval has no standard error")
+        case CannotTell():
+            return spread
+
+
+def _perplexities(found: PairedScores) -> Perplexities | CannotTell:
+    match found.levels:
+        case Levels(a=a, b=b, change=change) if max(a, b) < _MOST_NATS:
+            low: float | CannotTell
+            high: float | CannotTell
+            match found.difference:
+                case Interval(low=down, high=up):
+                    low, high = math.exp(down), math.exp(min(up, _MOST_NATS))
+                case CannotTell() as unknown:
+                    low = high = unknown
+            return Perplexities(
+                a=math.exp(a), b=math.exp(b), ratio=math.exp(change), ratio_low=low, ratio_high=high
+            )
+        case Levels():
+            return CannotTell(why=f"the cost is beyond {_MOST_NATS} nats per token")
+        case CannotTell() as unknown:
+            return unknown
+
+
+def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict, str]:
+    if pairing.lost_share > MOST_MISSING_SHARE:
+        return "withheld", (
+            f"{pairing.lost} of {pairs + pairing.lost} items are in no scored pair, "
+            f"more than {MOST_MISSING_SHARE:.0%}"
+        )
+    clusters = len({pair.item for pair in pairing.scored})
+    if clusters < FEWEST_PAIRS:
+        return "cannot-tell", f"{clusters} independent pairs are too few, a verdict needs {FEWEST_PAIRS}"
+    p_value = p_of(found.test)
+    if p_value is None:
+        assert isinstance(found.test, CannotTell)
+        return "cannot-tell", found.test.why
+    if p_value >= ALPHA:
+        return "no-difference-seen", "that is not the same as no difference: see the smallest detectable one"
+    assert isinstance(found.levels, Levels)
+    gain = found.levels.change
+    if found.measure == "nats-per-token":
+        gain = -gain
+    else:
+        room = bounds(pairing, gain * pairs)
+        if room.low <= 0 <= room.high:
+            return "withheld", "the items that are in no scored pair could turn it"
+    return ("b-better" if gain > 0 else "b-worse"), f"the paired test gives p below {ALPHA:g}"

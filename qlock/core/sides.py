@@ -1,0 +1,79 @@
+"""One side of a comparison: a point of a run, with what it was asked and what came of it.
+
+Lives here: the struct and the look-ups in its lock. Does not live here: reading it out of a folder
+(``flows.diff``), and putting two of them side by side (``core.compare``).
+"""
+
+from __future__ import annotations
+
+from qlock.core import facts
+from qlock.core.base import Base, Count, Positive
+from qlock.core.exchange import Outcome
+from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin
+from qlock.core.record import Row
+from qlock.errors import InputError
+
+
+class Sitting(Base, frozen=True, kw_only=True):
+    """One job of a side: a suite in one repeat, as far as it was measured."""
+
+    repeat: Positive
+    items: Count
+    """How many the lock asks."""
+    rows: tuple[Row, ...]
+    outcomes: dict[str, Outcome]
+    """By item; a row without one counts as not graded."""
+    grade_version: Positive
+
+
+class Side(Base, frozen=True, kw_only=True):
+    """A point of a run."""
+
+    name: str
+    """``RUN:POINT`` as it is shown."""
+    lock: Lock
+    point: str
+    sealed: bool
+    """Whether every item is there and the run carries its seal."""
+    forced: tuple[str, ...]
+    """Facts that were allowed to differ from the lock."""
+    sittings: dict[str, tuple[Sitting, ...]]
+    """By suite, in the order of their repeats."""
+
+
+def point_of(side: Side) -> PointPin:
+    """The point.
+
+    Raises:
+        InputError: The lock has none of this name.
+    """
+    for point in side.lock.point:
+        if point.name == side.point:
+            return point
+    known = ", ".join(point.name for point in side.lock.point)
+    raise InputError(f"got `{side.point}`, expected a point of this lock: {known}")
+
+
+def engine_of(side: Side) -> facts.Engine:
+    """The engine that the point ran on."""
+    return next(entry for entry in side.lock.engine if entry.name == point_of(side).engine)
+
+
+def device_of(side: Side) -> facts.Device:
+    """The device that the point ran on."""
+    return next(entry for entry in side.lock.device if entry.name == point_of(side).device)
+
+
+def model_of(side: Side) -> ModelPin:
+    """The point's model."""
+    return next(entry for entry in side.lock.model if entry.name == point_of(side).model)
+
+
+def setting_of(side: Side) -> facts.Setting:
+    """The point's setting."""
+    return next(entry for entry in side.lock.setting if entry.name == point_of(side).setting)
+
+
+def suites_of(side: Side) -> dict[str, SuitePin]:
+    """The suites that the point sits, by name, in the lock's order."""
+    return {suite.name: suite for suite in side.lock.suite if side.point in suite.points}

@@ -1,0 +1,99 @@
+"""Scores by slice, corrected for how many slices were looked at.
+
+Does not live here: the score itself (``core.scores``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qlock.core import stats
+from qlock.core.base import Base, Count, Share
+from qlock.core.escape import for_message
+from qlock.core.pairs import Pair
+from qlock.core.scores import Levels, p_of, paired_scores
+from qlock.core.stats import FEWEST_PAIRS, CannotTell, Interval
+
+MOST_SLICES = 100
+"""So many slices of a suite are tested and told; the largest ones, where there are more."""
+
+
+class SliceRow(Base, frozen=True, kw_only=True):
+    """One slice of a suite."""
+
+    slice: str
+    """``NAME=VALUE``."""
+    pairs: Count
+    levels: Levels | CannotTell
+    """Of both sides over the slice's pairs, in the suite's measure."""
+    difference: Interval | CannotTell
+    p_value: Share | CannotTell
+    p_holm: Share | CannotTell
+    """The same, corrected for the number of slices that were tested."""
+
+
+class Slices(Base, frozen=True, kw_only=True):
+    """All slices of a suite."""
+
+    row: tuple[SliceRow, ...]
+    tested: Count
+    left_out: Count
+    """Slices that are not told, being smaller than those that are."""
+
+
+def slices(pairs: Sequence[Pair], *, describe_only: str = "") -> Slices:
+    """Every slice with its difference; a slice of fewer than ten pairs gets no test.
+
+    Args:
+        pairs: Scored ones.
+        describe_only: Why no test may be made at all; empty where it may.
+    """
+    members = slices_of(pairs)
+    kept = sorted(members, key=lambda name: (-len(members[name]), name))[:MOST_SLICES]
+    rows = [_row(name, members[name], describe_only) for name in sorted(kept)]
+    p_values = [row.p_value for row in rows if isinstance(row.p_value, float)]
+    corrected = iter(stats.holm(p_values))
+    return Slices(
+        row=tuple(
+            SliceRow(
+                slice=row.slice,
+                pairs=row.pairs,
+                levels=row.levels,
+                difference=row.difference,
+                p_value=row.p_value,
+                p_holm=next(corrected) if isinstance(row.p_value, float) else row.p_value,
+            )
+            for row in rows
+        ),
+        tested=len(p_values),
+        left_out=len(members) - len(kept),
+    )
+
+
+def slices_of(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+    """Pairs by ``NAME=VALUE``."""
+    members: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        for name, value in pair.a.row.slices.items():
+            members.setdefault(f"{name}={value}", []).append(pair)
+    return members
+
+
+def _row(name: str, pairs: list[Pair], describe_only: str) -> SliceRow:
+    found = paired_scores(pairs, exact=False)
+    p_value: float | CannotTell
+    if describe_only:
+        p_value = CannotTell(why=describe_only)
+    elif len({pair.item for pair in pairs}) < FEWEST_PAIRS:
+        p_value = CannotTell(why=f"fewer than {FEWEST_PAIRS} independent pairs")
+    else:
+        tested_p = p_of(found.test)
+        p_value = CannotTell(why="no pair differs") if tested_p is None else tested_p
+    return SliceRow(
+        slice=for_message(name),
+        pairs=len(pairs),
+        levels=found.levels,
+        difference=found.difference,
+        p_value=p_value,
+        p_holm=CannotTell(why="not corrected yet"),
+    )

@@ -1,0 +1,105 @@
+"""Sides of a comparison, made of letters: one letter per item says what its answer is worth.
+
+`r` right, `w` wrong, `u` unparsable, `b` wrong and out of budget, `c` no room in the context, `e` an error,
+`x` excluded, `h` half a mark, `.` no row at all. What is not here: locks (`tests/fakes/documents`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from qlock.core.exchange import (
+    Completed,
+    Ending,
+    Excluded,
+    Failed,
+    Nats,
+    Outcome,
+    Partial,
+    Right,
+    Scored,
+    Ungraded,
+    Unparsable,
+    Wrong,
+)
+from qlock.core.lock import Lock
+from qlock.core.record import Row, item_digest
+from qlock.core.sides import Side, Sitting
+from tests.fakes.documents import a_lock, a_row, a_suite, a_text_suite
+
+_OUTCOMES: dict[str, Outcome] = {
+    "r": Right(),
+    "w": Wrong(why="got `7`, expected `42`"),
+    "u": Unparsable(why="there is no JSON"),
+    "b": Wrong(why="there is no answer"),
+    "c": Ungraded(why="the prompt does not fit the context"),
+    "e": Ungraded(why="the engine died"),
+    "x": Excluded(why="the item is ambiguous"),
+    "h": Partial(share=0.5),
+}
+_ENDINGS: dict[str, Ending] = {"b": "budget", "c": "context"}
+
+
+def an_answer(letter: str, number: int) -> Row:
+    """The row of one item; right answers are alike on all sides, wrong ones part at the third token."""
+    item = f"item-{number:04d}"
+    slices = {"bank": "north" if number % 2 else "south", "third": str(number % 3)}
+    tokens = (11, 12, 42, 2) if letter == "r" else (11, 12, ord(letter), 7, 2)
+    reply = Completed(
+        text="The answer is 42." if letter == "r" else f"The answer is {letter}.",
+        tokens=() if letter == "c" else tokens,
+        ending=_ENDINGS.get(letter, "eos"),
+        prompt_tokens=24,
+    )
+    return a_row(
+        item,
+        item_digest=item_digest(item, slices, {"question": number}),
+        slices=slices,
+        replies=(Failed(why="the engine died"),) if letter == "e" else (reply,),
+    )
+
+
+def a_sitting(letters: str, **changes: Any) -> Sitting:
+    """One job of the exam `orders`."""
+    numbered = [(number, letter) for number, letter in enumerate(letters, start=1) if letter != "."]
+    sitting = Sitting(
+        repeat=1,
+        items=len(letters),
+        rows=tuple(an_answer(letter, number) for number, letter in numbered),
+        outcomes={f"item-{number:04d}": _OUTCOMES[letter] for number, letter in numbered},
+        grade_version=1,
+    )
+    return msgspec.structs.replace(sitting, **changes)
+
+
+def a_reading(nats: list[float], tokens: int = 100) -> Sitting:
+    """One job of the text `wikitext`: the cost of each window, spread evenly over its tokens."""
+    rows = []
+    outcomes: dict[str, Outcome] = {}
+    for number, cost in enumerate(nats, start=1):
+        item = f"window-{number:04d}"
+        reply = Scored(nats=(cost / tokens,) * tokens)
+        rows.append(a_row(item, item_digest=item_digest(item, {}, {"w": number}), slices={}, replies=(reply,)))
+        outcomes[item] = Nats(nats_sum=cost, nats_square_sum=cost * cost / tokens, scored_tokens=tokens)
+    return Sitting(repeat=1, items=len(nats), rows=tuple(rows), outcomes=outcomes, grade_version=1)
+
+
+def a_plain_lock(**changes: Any) -> Lock:
+    """A lock whose exam is sat once and that has no gates."""
+    lock = a_lock(suite=(a_text_suite(), a_suite(repeats=1)), gate=())
+    return msgspec.structs.replace(lock, **changes)
+
+
+def a_side(letters: str = "", *, model: str = "F16", **changes: Any) -> Side:
+    """A sealed point that sat the exam `orders`."""
+    side = Side(
+        name=f"runs/ladder:{model}@f16kv",
+        lock=a_plain_lock(),
+        point=f"{model}@f16kv",
+        sealed=True,
+        forced=(),
+        sittings={"orders": (a_sitting(letters),)} if letters else {},
+    )
+    return msgspec.structs.replace(side, **changes)
