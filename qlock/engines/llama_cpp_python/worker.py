@@ -26,6 +26,8 @@ from qlock.errors import EngineError
 _ALIVE_S = 0.5
 """At most so often a child says that it is alive."""
 
+_PIECE_BYTES = 1 << 16
+
 
 class Worker:
     """One engine, with at most one model loaded."""
@@ -94,10 +96,18 @@ class Worker:
         self._native = self._lockstep = None
 
 
-def _read_orders(source: BinaryIO, inbox: queue.SimpleQueue[bytes | None]) -> None:
-    """Pass lines on until there are no more, also when the last is torn."""
-    while (line := source.readline(wire.MAX_LINE_BYTES + 1)).endswith(b"\n"):
-        inbox.put(line)
+def _read_orders(source: int, inbox: queue.SimpleQueue[bytes | None]) -> None:
+    """Pass whole lines on until there are no more; a torn last one is dropped.
+
+    NOTE: ``sys.stdin`` would not do: an interpreter that ends while a thread waits in it aborts.
+    """
+    begun: list[bytes] = []
+    while piece := os.read(source, _PIECE_BYTES):
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        for other in others:
+            inbox.put(b"".join(begun))
+            begun = [other]
     inbox.put(None)
 
 
@@ -114,7 +124,7 @@ def main() -> None:
         out.write(wire.encode(wire.Refused(why=error.message)) + b"\n")
         out.flush()
         sys.exit(1)
-    threading.Thread(target=_read_orders, args=(sys.stdin.buffer, inbox), daemon=True).start()
+    threading.Thread(target=_read_orders, args=(0, inbox), daemon=True).start()
     try:
         worker.serve(inbox)
     except EngineError as error:

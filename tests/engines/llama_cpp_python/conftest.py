@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A mixture of four experts."""
     return write_tiny(tmp_path_factory.mktemp("models") / "mixture.gguf", MIXTURE)
+
+
+@pytest.fixture(scope="session")
+def mixture_q5_k(llama_bin: Path, tiny_mixture: Path) -> Path:
+    """The mixture with K-quants, whose kernels look at how many rows an expert gets."""
+    path = tiny_mixture.with_name("mixture.q5_k.gguf")
+    command = [str(llama_bin / "llama-quantize"), str(tiny_mixture), str(path), "Q5_K_M", "2"]
+    subprocess.run(command, check=True, env={"LC_ALL": "C"}, capture_output=True)
+    return path
 
 
 @pytest.fixture
