@@ -37,13 +37,17 @@ class Line(NamedTuple):
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff when the lock would change.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; print what would change as a diff.")
-@click.option("--upgrade", multiple=True, metavar="NAME", help="Let this pin move; `all` lets every pin move.")
-@click.option("--no-prove", is_flag=True, help="Leave the engine alone; what only it knows is listed missing.")
+@click.option(
+    "--upgrade", multiple=True, metavar="NAME", help="Let this pin move; `all` lets every pin move."
+)
+@click.option(
+    "--no-prove", is_flag=True, help="Leave the engine alone; what only it knows is listed missing."
+)
 @click.option("--rehash", is_flag=True, help="Read every byte again instead of trusting cached digests.")
 @click.option("--offline", is_flag=True, help="Use no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-def verb(means: Means, **given: Any) -> Answer:
+def verb(means: Means, /, **given: Any) -> Answer:
     """Make a spec exact, as a lock for this machine.
 
     Prints the path of the lock. A pin that is there is kept. What moved without being asked for is named, and nothing
@@ -60,9 +64,7 @@ def _resolve(means: Means, line: Line) -> Answer:
     world = offline(means.world()) if line.offline else means.world()
     spec_path = whole_path(world, line.spec)
     kind = flow.read_spec_file(world, spec_path).engine.kind
-    asked = flow.Asked(
-        spec_path=spec_path, upgrade=line.upgrade, prove=not line.no_prove, rehash=line.rehash
-    )
+    asked = flow.Asked(spec_path=spec_path, upgrade=line.upgrade, prove=not line.no_prove, rehash=line.rehash)
     started_s = world.clock.monotonic_s()
     resolved = flow.resolve(world, asked, means.opener(kind))
     took_s = world.clock.monotonic_s() - started_s
@@ -137,9 +139,7 @@ def _say_moves(means: Means, resolved: Resolved) -> None:
     means.talk.say("hint", f"bring back what was locked, or let it move with `{names}`")
 
 
-def _data(
-    world: World, line: Line, resolved: Resolved, changes: tuple[Change, ...], *, written: bool
-) -> str:
+def _data(world: World, line: Line, resolved: Resolved, changes: tuple[Change, ...], *, written: bool) -> str:
     if line.as_json:
         return document(
             {

@@ -1,0 +1,245 @@
+"""``qlock run``: its options, what it says, and its exit code.
+
+Does not live here: running (``flows.run``) and showing how far it is (``cli.progress``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from qlock.cli.shown import Answer, Means, Talk, document, offline, readable, short_path, whole_path
+from qlock.errors import ExitCode
+
+if TYPE_CHECKING:
+    from qlock.core.verify import Finding
+    from qlock.flows.run import Ran
+    from qlock.flows.scores import JobScore
+    from qlock.world.interface import World
+
+_CODES = {
+    "sealed": ExitCode.YES,
+    "already-sealed": ExitCode.YES,
+    "stale": ExitCode.NO,
+    "trials-failed": ExitCode.NO,
+    "anchor-off": ExitCode.NO,
+    "refused": ExitCode.REFUSED,
+    "incomplete": ExitCode.INCOMPLETE,
+    "absent": ExitCode.ABSENT,
+}
+_MOST_BROKEN = 10
+
+
+class Line(NamedTuple):
+    """The command line."""
+
+    lock: Path
+    models: tuple[Path, ...]
+    engine: Path | None
+    runs: Path | None
+    frozen: bool
+    allow: tuple[str, ...]
+    rehash: bool
+    repeat_lock: bool
+    offline: bool
+    as_json: bool
+
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command("run")
+@click.argument("lock", type=click.Path(path_type=Path))
+@click.option(
+    "--models", multiple=True, type=_FOLDER, metavar="DIR", help="Look for model and data files here."
+)
+@click.option("--engine", type=_FOLDER, metavar="DIR", help="Folder of the engine's libraries.")
+@click.option("--runs", type=_FOLDER, metavar="DIR", help="Folder of this lock's runs, not runs/NAME@DEVICE.")
+@click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
+@click.option(
+    "--allow", multiple=True, metavar="FACT", help="Let this fact differ; the run is marked for ever."
+)
+@click.option("--rehash", is_flag=True, help="Read every byte again instead of trusting cached digests.")
+@click.option("--repeat-lock", is_flag=True, help="Run a lock again that is done, into a folder of its own.")
+@click.option("--offline", is_flag=True, help="Use no network.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_obj
+def verb(means: Means, /, **given: Any) -> Answer:
+    """Measure what a lock says, on the machine and files that it names.
+
+    Prints the folder of the run. What is not as locked is shown and nothing is measured. A run that was stopped goes
+    on at the next item.
+    """
+    return _run(means, Line(**given))
+
+
+def _run(means: Means, line: Line) -> Answer:
+    from qlock.cli.progress import progress_on
+    from qlock.flows import run as flow
+    from qlock.flows.resolve import read_lock_file
+
+    world = offline(means.world()) if line.offline else means.world()
+    lock_path = whole_path(world, line.lock)
+    kind = read_lock_file(world, lock_path)[0].engine[0].kind
+    asked = flow.Asked(
+        lock_path=lock_path,
+        runs=None if line.runs is None else whole_path(world, line.runs),
+        models=tuple(whole_path(world, folder) for folder in line.models),
+        frozen=line.frozen,
+        allow=line.allow,
+        rehash=line.rehash,
+        repeat_lock=line.repeat_lock,
+        engine=None if line.engine is None else whole_path(world, line.engine),
+    )
+    _say_forced(means.talk, line.allow)
+    with _Kept(means.talk), progress_on(means.talk, world.clock) as talk:
+        ran = flow.run(world, asked, means.opener(kind), talk)
+    _say(means.talk, ran, line, world)
+    code = _CODES[ran.state]
+    return Answer(code, _data(world, ran, line.allow, as_json=line.as_json))
+
+
+class _Kept:
+    """Says what a signal leaves behind, while the run is being left."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        match error:
+            case KeyboardInterrupt() | SystemExit():
+                self._talk.say("note", "what was measured is kept; the same command goes on from there")
+            case _:
+                pass
+
+
+def _say_forced(talk: Talk, allow: tuple[str, ...]) -> None:
+    for fact in allow:
+        talk.say(
+            "warning",
+            f"FORCED: `{fact}` may differ; the run carries that mark for ever, and no comparison with it is valid",
+        )
+
+
+def _say(talk: Talk, ran: Ran, line: Line, world: World) -> None:
+    from qlock.flows.refusal import is_allowed
+
+    def allowed(finding: Finding) -> bool:
+        return is_allowed(finding, line.allow)
+
+    talk.findings(ran.findings, allowed=allowed)
+    if ran.cached_digests:
+        talk.say(
+            "note", f"{ran.cached_digests} file digests came from the cache; --rehash reads every byte again"
+        )
+    for trial in ran.trials:
+        talk.say("error", f"{trial.suite}: a canned reply to `{trial.item}` was not graded as it must be")
+        talk.rows(("expected", trial.expected), ("found", trial.found))
+    for anchor in ran.anchors:
+        talk.say(
+            "ok" if anchor.holds else "error",
+            f"anchor {anchor.model} {anchor.suite}: got `{anchor.found:.4f}`, "
+            f"expected `{anchor.published}` ± {anchor.tolerance}",
+        )
+    for broken in ran.broken[:_MOST_BROKEN]:
+        talk.say("error", f"{broken.job}: `{broken.item}` was not answered: {broken.why}")
+    if len(ran.broken) > _MOST_BROKEN:
+        talk.say("error", f"{len(ran.broken) - _MOST_BROKEN} more items were not answered")
+    if ran.taken_over:
+        talk.say("note", f"taken over from earlier runs: {', '.join(ran.taken_over)}")
+    if ran.scores:
+        talk.table(
+            ("suite", "point", "repeat", "score", "", "items", "left out"), _rows(ran), right=(2, 4, 5, 6)
+        )
+    _say_end(talk, ran, line, world)
+    _say_forced(talk, line.allow)
+
+
+def _rows(ran: Ran) -> list[tuple[str, ...]]:
+    return [
+        (
+            job.suite,
+            job.point,
+            str(job.repeat),
+            job.score.what,
+            _value(job),
+            str(job.score.items),
+            str(job.score.left_out),
+        )
+        for job in ran.scores
+    ]
+
+
+def _value(job: JobScore) -> str:
+    from qlock.core.units import share_percent
+
+    return share_percent(job.score.value) if job.score.what.endswith("_share") else f"{job.score.value:.4f}"
+
+
+def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
+    """The last line: what became of the run, and what to do now."""
+    folder = "" if ran.folder is None else short_path(world, ran.folder)
+    match ran.state:
+        case "sealed":
+            talk.say("ok", f"sealed, {ran.measured} items measured; answers_digest {ran.answers_digest}")
+        case "already-sealed":
+            talk.say("ok", f"this lock was run before; answers_digest {ran.answers_digest}")
+            talk.say("hint", "run it once more with --repeat-lock to see how far two runs differ")
+        case "stale":
+            talk.say("error", f"the lock is stale: {ran.why}")
+            talk.say("hint", "renew it with `qlock resolve`, or trust it with --frozen")
+        case "trials-failed":
+            talk.say("error", "a grader failed its trials; nothing of that suite was measured")
+            talk.say("hint", "correct the items or their grader in the spec, then `qlock resolve` again")
+        case "anchor-off":
+            talk.say(
+                "error", f"a published score did not come out again, so nothing else was measured: {ran.why}"
+            )
+            talk.say("hint", "look at the anchor's source, its setting and its suite")
+        case "refused":
+            talk.say("error", "refused: this is not what is locked")
+        case "absent":
+            talk.say("error", "files that the lock names are not here")
+            talk.say("hint", "say where they lie with --models DIR")
+        case "incomplete":
+            talk.say("error", f"incomplete: `{folder}` still misses items")
+            talk.say("hint", f"run `qlock run {line.lock}` again; it asks only what is missing")
+
+
+def _data(world: World, ran: Ran, allow: tuple[str, ...], *, as_json: bool) -> str:
+    folder = "" if ran.folder is None else short_path(world, ran.folder)
+    if not as_json:
+        return f"{readable(folder)}\n" if folder else ""
+    return document(
+        {
+            "verb": "run",
+            "state": ran.state,
+            "folder": folder,
+            "why": ran.why,
+            "answers_digest": ran.answers_digest,
+            "measured": ran.measured,
+            "cached_digests": ran.cached_digests,
+            "forced": allow,
+            "taken_over": ran.taken_over,
+            "scores": ran.scores,
+            "findings": findings_rows(ran.findings),
+            "trials": ran.trials,
+            "anchors": ran.anchors,
+            "broken": ran.broken,
+        }
+    )
+
+
+def findings_rows(findings: tuple[Finding, ...]) -> list[dict[str, str]]:
+    """Findings for a document, each with what to do about it."""
+    import msgspec
+
+    return [{**msgspec.structs.asdict(finding), "hint": finding.remedy} for finding in findings]
