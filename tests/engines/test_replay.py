@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qlock.core.facts import ProbeRow
+from qlock.engines.interface import Broken, Engine, Generate, Generated, Load, Measure, Measured, Work
+from qlock.engines.replay import (
+    TAPE,
+    DoneOnce,
+    Entry,
+    LoadedOnce,
+    MappedOnce,
+    Named,
+    ProbedOnce,
+    Recorder,
+    Replay,
+    TokenizedOnce,
+    load_key,
+    open_engine,
+    probe_key,
+    read_tape,
+    text_key,
+    work_key,
+)
+from qlock.errors import AbsentError, EngineError
+from qlock.world.interface import MappedFile
+from tests.fakes.decoder import GREEDY, SETTING, read_back_of
+
+LOAD = Load(weights=("/here/a.gguf", "/here/b.gguf"), setting=SETTING)
+GENERATE = Generate(id="g", tokens=(1, 5), sampling=GREEDY, logprobs=False, logits_digest=False)
+MEASURE = Measure(id="m", tokens=(1, 5, 6), score_from=1)
+GENERATED = Generated(
+    id="recorded",
+    tokens=(7,),
+    text="h\u2028",
+    ending="eos",
+    why="",
+    logprobs=(),
+    logits_digest="",
+    prefill_s=0.5,
+    decode_s=0.25,
+)
+MEASURED = Measured(id="m", nats=(0.1, 0.2), elapsed_s=1.0)
+ROWS = (
+    ProbeRow(
+        variation="repeat", rows=1, rows_bitwise=1, rows_tokens=1, logit_difference_max=0.0, kl_nats_mean=0.0
+    ),
+)
+FILES = (MappedFile(path="/lib/libllama.so", device="08:01", inode=7, deleted=False),)
+
+TAPE_OF_ALL: tuple[Entry, ...] = (
+    Named(label="l", system_info="s"),
+    LoadedOnce(key=load_key(LOAD), read_back=read_back_of(SETTING)),
+    TokenizedOnce(key=text_key(LOAD, "hi", add_special=True, parse_special=False), tokens=(1, 2)),
+    DoneOnce(key=work_key(LOAD, GENERATE), done=GENERATED),
+    DoneOnce(key=work_key(LOAD, MEASURE), done=MEASURED),
+    ProbedOnce(key=probe_key(LOAD, [(1, 2)], 3), rows=ROWS),
+    MappedOnce(files=FILES),
+)
+
+
+def loaded() -> Engine:
+    engine = Replay(TAPE_OF_ALL)
+    engine.load(LOAD)
+    return engine
+
+
+def test_each_question_gets_the_answer_that_was_recorded() -> None:
+    engine = Replay(TAPE_OF_ALL)
+    assert engine.load(LOAD) == read_back_of(SETTING)
+    assert engine.tokenize(["hi", "hi"], add_special=True, parse_special=False) == [(1, 2), (1, 2)]
+    assert engine.probe([(1, 2)], steps=3) == ROWS
+    assert (engine.label(), engine.system_info(), engine.log_tail()) == ("l", "s", "")
+    assert engine.mapped_files() == FILES
+
+
+def test_work_is_done_in_the_order_it_came_under_its_own_id() -> None:
+    engine = loaded()
+    engine.submit(MEASURE)
+    engine.submit(msgspec.structs.replace(GENERATE, id="mine"))
+    assert engine.next_done() == MEASURED
+    assert engine.next_done() == msgspec.structs.replace(GENERATED, id="mine")
+    with pytest.raises(ValueError, match=r"^nothing is under way$"):
+        engine.next_done()
+
+
+def test_where_the_files_lie_does_not_count() -> None:
+    assert load_key(LOAD) == load_key(
+        msgspec.structs.replace(LOAD, weights=("/there/a.gguf", "/there/b.gguf"))
+    )
+
+
+def test_what_was_not_recorded_is_an_error() -> None:
+    with pytest.raises(EngineError) as caught:
+        Replay(TAPE_OF_ALL).load(msgspec.structs.replace(LOAD, weights=("/x/c.gguf",)))
+    assert caught.value.message == "the tape holds no answer to loading `c.gguf` under `tiny`"
+    engine = loaded()
+    with pytest.raises(EngineError) as caught:
+        engine.tokenize(["hi"], add_special=False, parse_special=False)
+    assert caught.value.message == "the tape holds no answer to tokenizing a text of `2` characters"
+    engine.submit(msgspec.structs.replace(MEASURE, tokens=(1, 5, 7)))
+    with pytest.raises(EngineError) as caught:
+        engine.next_done()
+    assert caught.value.message == "the tape holds no answer to the work `m`"
+    with pytest.raises(EngineError) as caught:
+        engine.probe([(1, 2)], steps=4)
+    assert caught.value.message == "the tape holds no answer to probing `1` prompts for `4` steps"
+
+
+def test_a_question_under_another_load_is_another_question() -> None:
+    other = msgspec.structs.replace(LOAD, setting=msgspec.structs.replace(SETTING, threads=1))
+    assert len({work_key(load, GENERATE) for load in (LOAD, other, None)}) == 3
+
+
+def test_what_a_recorder_heard_is_replayed_from_its_file(tmp_path: Path) -> None:
+    with Recorder(loaded(), tmp_path) as recorder:
+        answers = everything(recorder)
+    replay = open_engine(lib_folder=tmp_path)
+    assert everything(replay) == answers
+    replay.close()
+
+
+def everything(engine: Engine) -> list[object]:
+    work: tuple[Work, ...] = (GENERATE, MEASURE)
+    answers: list[object] = [engine.load(LOAD), engine.label(), engine.system_info(), engine.log_tail()]
+    answers += engine.tokenize(["hi"], add_special=True, parse_special=False)
+    for one in work:
+        engine.submit(one)
+        answers.append(engine.next_done())
+    return [*answers, engine.probe([(1, 2)], steps=3), engine.mapped_files()]
+
+
+def test_broken_work_is_replayed_as_broken() -> None:
+    broken = Broken(id="x", why="w")
+    engine = Replay([DoneOnce(key=work_key(None, MEASURE), done=broken)])
+    engine.submit(MEASURE)
+    assert engine.next_done() == Broken(id="m", why="w")
+
+
+def test_a_tape_that_is_not_there_is_absent(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError) as absent:
+        open_engine(lib_folder=tmp_path)
+    assert absent.value.message == f"got no tape at `{tmp_path / TAPE}`: No such file or directory"
+    with pytest.raises(AbsentError) as absent:
+        open_engine()
+    assert (absent.value.message, absent.value.hint) == (
+        "the replay engine has no tape",
+        "set `path` to a folder with `tape.jsonl`",
+    )
+
+
+@pytest.mark.parametrize(
+    "line, why",
+    [
+        (b'{"kind":"named"}', "Object missing required field `label`"),
+        (b"{", "Input data was truncated"),
+        (b'{"kind":"moo"}', "Invalid value 'moo' - at `$.kind`"),
+    ],
+)
+def test_a_line_that_is_none_is_named(tmp_path: Path, line: bytes, why: str) -> None:
+    (tmp_path / TAPE).write_bytes(msgspec.json.encode(TAPE_OF_ALL[0]) + b"\n" + line + b"\n")
+    with pytest.raises(EngineError) as caught:
+        read_tape(tmp_path / TAPE)
+    assert caught.value.message == f"line `2` of the tape is none: {why}"
