@@ -82,8 +82,11 @@ class SuitePin(Base, frozen=True, kw_only=True):
     ask_version: Positive
     grade_version: Positive
     repeats: Positive
-    items_limit: Positive
-    """At most so many items of each point: the ``limit``, or as many as there are."""
+    items_limit: Annotated[Positive, _NOTE] | UnsetType = UNSET
+    """At most so many items of each point: the ``limit``, or as many as there are. What a point was asked is pinned
+    with its prompts."""
+    items_all: Annotated[bool, _NOTE]
+    """Whether the files hold no more than that, as no ``limit`` was reached."""
     points: Annotated[tuple[str, ...], _NOTE]
     params: dict[str, Any]
     sampling: SamplingSpec

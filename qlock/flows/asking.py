@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 import msgspec
+from msgspec import UNSET
 
 from qlock.core.base import Base, Count
 from qlock.core.digest import digest_of
@@ -74,13 +75,14 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         """A fresh play of one item."""
         return self.kind.ask(item, self.params)
 
-    def questions(self, data: Data, *, limit: int | None = None) -> tuple[Question, ...]:
+    def questions(self, data: Data) -> tuple[Question, ...]:
         """Every item in order, with its first request rendered and tokenized.
 
         Raises:
             InputError: Two items share an id, a template cannot render an item, or BOS is doubled.
         """
-        items = self.kind.items(data, self.params, self._tokens_of)[: limit or self.suite.items_limit]
+        limit = self.suite.items_limit
+        items = self.kind.items(data, self.params, self._tokens_of)[: None if limit is UNSET else limit]
         _check_ids(items)
         return tuple(self._question(item, prompt, score) for item, prompt, score in self._first(items))
 

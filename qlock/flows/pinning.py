@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from qlock.core import facts
 from qlock.core.canon import decode_text
+from qlock.core.digest import blake3_of
 from qlock.core.lock import Lock, SuiteFile, SuitePin
 from qlock.core.spec import SettingSpec, Spec, SuiteSpec, suite_points
 from qlock.errors import AbsentError, InputError, QlockError
@@ -91,54 +92,60 @@ def fallen_back(setting: facts.Setting, why: str) -> facts.Setting:
 def exam(world: World, spec: Spec, suite: SuiteSpec, *, base: Path, rehash: bool) -> Exam:
     """A suite's pin and the bytes of its files.
 
-    ``items_limit`` is the spec's limit here, or a number that no suite reaches; once the items are known it becomes
-    how many there are.
+    Without a ``limit`` in the spec, ``items_limit`` is unset until the items have been counted.
 
     Raises:
         InputError: Unknown kind or key, or a value of another type.
         AbsentError: A file is not there.
     """
-    here = f"suite.{suite.name}"
     try:
         kind = suite_kind(suite.kind)
         params = params_of(kind, suite, where="")
         sources = _sources(kind, params, suite)
-        files, data = [], {}
-        for key, source in sources.items():
-            path = locate(world, source, base=base)
-            digest = world.digests.digest_file(path, cache=world.cache_folder, rehash=rehash)
-            data[key] = world.files.read_bounded(path, MOST_DATA_BYTES, key)
-            files.append(
-                SuiteFile(
-                    key=key,
-                    name=source_name(source),
-                    requested=source,
-                    size_bytes=digest.size_bytes,
-                    sha256=digest.sha256,
-                    blake3=digest.blake3,
-                )
-            )
+        files, data = _read(world, sources, base=base, rehash=rehash)
+        template = data.pop(TEMPLATE_KEY, None)
+        text = None if template is None else decode_text(template, name=TEMPLATE_KEY)
     except QlockError as error:
-        raise error.within(here) from None
-    template = data.pop(TEMPLATE_KEY, None)
+        raise error.within(f"suite.{suite.name}") from None
     pin = SuitePin(
         name=suite.name,
         kind=suite.kind,
         ask_version=kind.ask_version,
         grade_version=kind.grade_version,
         repeats=suite.repeats,
-        items_limit=1 << 62 if suite.limit is UNSET else suite.limit,
+        items_limit=suite.limit,
+        items_all=suite.limit is UNSET,
         points=suite_points(spec, suite),
         params=plain_params(params),
         sampling=suite.sampling,
         prompt=suite.prompt,
-        file=tuple(files),
+        file=files,
     )
-    if not pin.points:
-        raise InputError("no point sits this suite", hint="look at its models and settings").within(here)
-    return Exam(
-        pin=pin, data=data, template=None if template is None else decode_text(template, name=TEMPLATE_KEY)
-    )
+    return Exam(pin=pin, data=data, template=text)
+
+
+def _read(
+    world: World, sources: dict[str, str], *, base: Path, rehash: bool
+) -> tuple[tuple[SuiteFile, ...], dict[str, bytes]]:
+    """The files of a suite, digested and read; key to source in, key to bytes out."""
+    files, data = [], {}
+    for key, source in sources.items():
+        path = locate(world, source, base=base)
+        digest = world.digests.digest_file(path, cache=world.cache_folder, rehash=rehash)
+        data[key] = world.files.read_bounded(path, MOST_DATA_BYTES, key)
+        if blake3_of(data[key]) != digest.blake3:
+            raise InputError(f"`{path.name}` changed while it was read").within(key)
+        files.append(
+            SuiteFile(
+                key=key,
+                name=source_name(source),
+                requested=source,
+                size_bytes=digest.size_bytes,
+                sha256=digest.sha256,
+                blake3=digest.blake3,
+            )
+        )
+    return tuple(files), data
 
 
 def plain_params(params: msgspec.Struct) -> dict[str, object]:

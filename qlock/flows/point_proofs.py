@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from qlock.core import facts
-from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
 from qlock.core.lock import PointPin, PromptsPin
 from qlock.core.spec import PointSpec, Spec, points
@@ -26,6 +26,7 @@ from qlock.flows.pinning import fallen_back
 from qlock.flows.proving import Exam, Opener, Proof
 from qlock.flows.refusal import refuse
 from qlock.flows.room import check_room
+from qlock.flows.weighing import Weighed, why_not_runnable
 from qlock.world.interface import World
 from qlock.world.render import Renderer
 
@@ -36,10 +37,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     world: World
     open_engine: Opener
     spec: Spec
-    weights: Mapping[str, tuple[str, ...]]
-    """Model name to absolute paths."""
-    templates: Mapping[str, str | None]
-    trained: Mapping[str, bool]
+    models: Mapping[str, Weighed]
+    """By name."""
     exams: tuple[Exam, ...]
     device: str
 
@@ -50,13 +49,9 @@ class Proofs(msgspec.Struct, frozen=True, kw_only=True):
     engine: facts.Engine
     settings: tuple[facts.Setting, ...]
     points: tuple[PointPin, ...]
+    """Of a model that llama.cpp cannot run, one without pins."""
     exams: tuple[Exam, ...]
     """With ``items_limit`` as many as there are."""
-
-
-class _Seen(Base, frozen=True, kw_only=True):
-    engine: facts.Engine
-    pin: PointPin
 
 
 def prove_points(
@@ -67,17 +62,64 @@ def prove_points(
 ) -> Proofs:
     """Prove every point that is not kept; with another engine than before, all of them.
 
+    The engine's files are known only after a decode, so where all points are kept one of them is proved again.
+
     Raises:
         EngineError: The engine did not start, died, or maps other files for one point than for another.
         RefusedError: The engine does not do as it is told, or makes no sense of plain text.
     """
+    kind = bench.spec.engine.kind
+    chosen, idle = _runnable(bench)
+    unproved = {
+        name: unproved_point(name, point, engine=kind, device=bench.device) for name, point in idle.items()
+    }
+    if not chosen:
+        return _proofs(bench, no_engine(kind), settings, unproved)
     path = bench.spec.engine.path
     engine = bench.open_engine(lib_folder=Path(path) if path else None)
     try:
         with Renderer() as renderer:
-            return _Prover(bench, engine, renderer).all(settings, kept, old_engine)
+            prover = _Prover(bench, engine, renderer)
+            final, made = prover.all(chosen, settings, kept if old_engine is not None else {}, old_engine)
+            return _proofs(bench, prover.engine_facts, final, made | unproved)
     finally:
         engine.close()
+
+
+def _runnable(bench: Bench) -> tuple[dict[str, PointSpec], dict[str, PointSpec]]:
+    """The points of the spec, and those that llama.cpp cannot run."""
+    both: tuple[dict[str, PointSpec], dict[str, PointSpec]] = ({}, {})
+    for name, point in points(bench.spec).items():
+        both[bool(why_not_runnable(bench.models[point.model].pin))][name] = point
+    return both
+
+
+def _proofs(
+    bench: Bench, engine: facts.Engine, settings: tuple[facts.Setting, ...], made: Mapping[str, PointPin]
+) -> Proofs:
+    return Proofs(
+        engine=engine,
+        settings=settings,
+        points=tuple(made.values()),
+        exams=tuple(counted(exam, made) for exam in bench.exams),
+    )
+
+
+def no_engine(kind: str) -> facts.Engine:
+    """An engine that nobody looked at."""
+    return facts.Engine(name=kind, kind=kind, label="", system_info="", file=())
+
+
+def unproved_point(name: str, point: PointSpec, *, engine: str, device: str) -> PointPin:
+    """A point without what only the engine knows."""
+    return PointPin(
+        name=name,
+        model=point.model,
+        setting=point.setting,
+        engine=engine,
+        device=device,
+        repeatable_why="",
+    )
 
 
 class _Prover:
@@ -87,15 +129,23 @@ class _Prover:
         self._renderer = renderer
         self._facts: facts.Engine | None = None
 
+    @property
+    def engine_facts(self) -> facts.Engine:
+        """The engine as it was at the first point."""
+        assert self._facts is not None
+        return self._facts
+
     def all(
-        self, settings: tuple[facts.Setting, ...], kept: Mapping[str, PointPin], old: facts.Engine | None
-    ) -> Proofs:
-        chosen = points(self._bench.spec)
-        keep = dict(kept) if old is not None else {}
+        self,
+        chosen: Mapping[str, PointSpec],
+        settings: tuple[facts.Setting, ...],
+        keep: Mapping[str, PointPin],
+        old: facts.Engine | None,
+    ) -> tuple[tuple[facts.Setting, ...], dict[str, PointPin]]:
+        """Settings as they came out, and the pin of each point."""
         first = next((name for name in chosen if name not in keep), next(iter(chosen)))
         made = {first: self._point(first, chosen[first], settings)}
-        assert self._facts is not None
-        if old is None or what_changes_output(old) != what_changes_output(self._facts):
+        if old is None or what_changes_output(old) != what_changes_output(self.engine_facts):
             keep = {}
         final = list(settings)
         for index, setting in enumerate(settings):
@@ -109,22 +159,18 @@ class _Prover:
                 final[index] = fallen_back(setting, why)
                 pins = {name: self._point(name, chosen[name], tuple(final)) for name in names}
             made |= pins
-        return Proofs(
-            engine=self._facts,
-            settings=tuple(final),
-            points=tuple(made[name] for name in chosen),
-            exams=tuple(_counted(exam, made) for exam in self._bench.exams),
-        )
+        return tuple(final), made
 
     def _point(self, name: str, point: PointSpec, settings: tuple[facts.Setting, ...]) -> PointPin:
         setting = next(setting for setting in settings if setting.name == point.setting)
+        model = self._bench.models[point.model]
         try:
-            check_room(self._bench.world, self._bench.weights[point.model], setting)
-            read_back = proving.load(self._engine, self._bench.weights[point.model], setting)
+            check_room(self._bench.world, model.paths, setting)
+            read_back = proving.load(self._engine, model.paths, setting)
             refuse(read_back_findings(f"point.{name}", setting, read_back))
             prompts = tuple(self._prompts(name, point, read_back))
             proof = proving.proof(self._engine, read_back, setting=setting, prompts=prompts)
-            if self._bench.trained[point.model]:
+            if model.pin.trained:
                 refuse(proving.insane(proof.behaviour, read_back, where=f"point.{name}"))
             self._see_engine(name)
         except QlockError as error:
@@ -133,6 +179,7 @@ class _Prover:
 
     def _prompts(self, name: str, point: PointSpec, read_back: facts.ReadBack) -> list[PromptsPin]:
         found = []
+        template = self._bench.models[point.model].facts.template
         for exam in self._bench.exams:
             if name in exam.pin.points:
                 asker = proving.asker(
@@ -140,7 +187,7 @@ class _Prover:
                     self._renderer,
                     read_back,
                     exam,
-                    model_template=self._bench.templates[point.model],
+                    model_template=None if template is UNSET else template,
                     frozen_date=self._bench.spec.frozen_date,
                 )
                 found.append(asker.pin(proving.questions_of(asker, exam)))
@@ -180,11 +227,16 @@ def _why_fall_back(setting: facts.Setting, pins: Mapping[str, PointPin]) -> str:
     return f"{shaky[0].name}: {shaky[0].repeatable_why}" if shaky else ""
 
 
-def _counted(exam: Exam, pins: Mapping[str, PointPin]) -> Exam:
-    most = max(
+def counted(exam: Exam, pins: Mapping[str, PointPin]) -> Exam:
+    """The suite with as many items as the points were asked; as it was where none of them is proved."""
+    asked = [
         prompts.items
         for pin in pins.values()
         for prompts in pin.prompts or ()
         if prompts.suite == exam.pin.name
-    )
-    return msgspec.structs.replace(exam, pin=msgspec.structs.replace(exam.pin, items_limit=most))
+    ]
+    if not asked:
+        return exam
+    limit, most = exam.pin.items_limit, max(asked)
+    pin = msgspec.structs.replace(exam.pin, items_limit=most, items_all=limit is UNSET or most < limit)
+    return msgspec.structs.replace(exam, pin=pin)

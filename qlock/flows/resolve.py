@@ -8,25 +8,26 @@ Does not live here: printing, exit codes, and running (``flows.run``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
-from qlock.core.base import Base
-from qlock.core.effects import what_changes_output
+from qlock.core.canon import json_bytes
 from qlock.core.lock import LOCK_VERSION, Lock, Missing, PointPin, read_lock, unset_pins, write_lock
-from qlock.core.spec import ModelSpec, PointSpec, Spec, points, read_spec, spec_digest
+from qlock.core.spec import ModelSpec, Spec, points, read_spec, spec_digest
 from qlock.errors import InputError
 from qlock.flows import pinning
+from qlock.flows.keeping import Ground, kept_points
 from qlock.flows.layout import lock_path, project_of, spec_label
 from qlock.flows.moving import Move, moves
 from qlock.flows.places import locate, shards
-from qlock.flows.point_proofs import Bench, prove_points
+from qlock.flows.point_proofs import Bench, Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
-from qlock.flows.weighing import Weighed, weigh
+from qlock.flows.weighing import Weighed, weigh, why_not_runnable
 from qlock.world.interface import World
 
 MOST_SPEC_BYTES = 4 << 20
@@ -63,15 +64,6 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
         return "same" if self.before == self.data else "changed"
 
 
-class Ground(Base, frozen=True, kw_only=True):
-    """What is known without an engine."""
-
-    spec: Spec
-    device: facts.Device
-    weighed: tuple[Weighed, ...]
-    settings: tuple[facts.Setting, ...]
-
-
 def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     """A lock for this spec on this machine, keeping what an older lock already pins.
 
@@ -81,14 +73,12 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         EngineError: The engine did not start, or cannot load a point.
         RefusedError: The engine does not do as it is told, or makes no sense of plain text.
     """
-    spec = read_spec(
-        world.files.read_bounded(asked.spec_path, MOST_SPEC_BYTES, "spec"), name=asked.spec_path.name
-    )
+    spec_path = world.cwd / asked.spec_path
+    spec = read_spec_file(world, spec_path)
     device = pinning.device(world, spec)
-    path = lock_path(asked.spec_path, spec, device.name)
-    before = _old_bytes(world, path)
-    old = None if before is None else read_lock(before, name=path.name)
-    base = project_of(asked.spec_path)
+    path = lock_path(spec_path, spec, device.name)
+    before, old = _old_lock(world, path, spec_path, ignore_damage="all" in asked.upgrade)
+    base = project_of(spec_path)
     ground = Ground(
         spec=spec,
         device=device,
@@ -96,16 +86,19 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         settings=tuple(pinning.setting(setting, old) for setting in spec.setting),
     )
     exams = tuple(pinning.exam(world, spec, suite, base=base, rehash=asked.rehash) for suite in spec.suite)
-    lock = _proved(world, ground, exams, old, open_engine) if asked.prove else _unproved(ground, exams)
-    moved = (
-        () if old is None else tuple(move for move in moves(old, lock) if not _allowed(move, asked.upgrade))
-    )
+    kept = {} if old is None else kept_points(ground, exams, old)
+    engine = None if old is None else old.engine[0]
+    if asked.prove:
+        lock = _proved(_bench(world, ground, exams, open_engine), ground, kept, engine)
+    else:
+        lock = _unproved(ground, exams, kept, engine)
+    moved = () if old is None else moves(old, lock)
     return Resolved(
         path=path,
         lock=lock,
-        data=write_lock(lock, spec_path=spec_label(asked.spec_path)),
+        data=write_lock(lock, spec_path=spec_label(spec_path)),
         before=before,
-        moves=moved,
+        moves=tuple(move for move in moved if not _allowed(move, asked.upgrade)),
     )
 
 
@@ -113,131 +106,128 @@ def _allowed(move: Move, upgrade: tuple[str, ...]) -> bool:
     return move.name in upgrade or move.what in upgrade or "all" in upgrade
 
 
-def _old_bytes(world: World, path: Path) -> bytes | None:
-    return world.files.read_bounded(path, MOST_LOCK_BYTES, "lock") if path.exists() else None
+def _old_lock(
+    world: World, path: Path, spec_path: Path, *, ignore_damage: bool
+) -> tuple[bytes | None, Lock | None]:
+    """The lock that is there now, and its bytes; with ``ignore_damage`` one that cannot be read is as none."""
+    if not path.exists():
+        return None, None
+    data = world.files.read_bounded(path, MOST_LOCK_BYTES, "lock")
+    try:
+        return data, read_lock(data, name=path.name)
+    except InputError as error:
+        if ignore_damage:
+            return None, None
+        if "qlock resolve" in error.hint:
+            error.hint = f"restore it from git, or make it anew with `qlock resolve --upgrade all {spec_label(spec_path)}`"
+        raise
 
 
 def _weigh(world: World, model: ModelSpec, base: Path, *, rehash: bool) -> Weighed:
     return weigh(world, model, shards(locate(world, model.source, base=base)), rehash=rehash)
 
 
-def _unproved(ground: Ground, exams: tuple[Exam, ...]) -> Lock:
-    engine = facts.Engine(
-        name=ground.spec.engine.kind, kind=ground.spec.engine.kind, label="", system_info="", file=()
-    )
-    pins = tuple(_point_pin(ground, name, point) for name, point in points(ground.spec).items())
-    return _assemble(ground, exams, engine, ground.settings, pins)
-
-
-def _point_pin(ground: Ground, name: str, point: PointSpec) -> PointPin:
-    return PointPin(
-        name=name,
-        model=point.model,
-        setting=point.setting,
-        engine=ground.spec.engine.kind,
-        device=ground.device.name,
-        repeatable_why="",
-    )
-
-
-def _proved(
-    world: World, ground: Ground, exams: tuple[Exam, ...], old: Lock | None, open_engine: Opener
+def _unproved(
+    ground: Ground, exams: tuple[Exam, ...], kept: Mapping[str, PointPin], old: facts.Engine | None
 ) -> Lock:
-    bench = Bench(
+    """A lock that keeps what was proved before, and lists the rest as missing."""
+    kind = ground.spec.engine.kind
+    if old is None or old.kind != kind:
+        old, kept = no_engine(kind), {}
+    pins = {
+        name: kept.get(name) or unproved_point(name, point, engine=kind, device=ground.device.name)
+        for name, point in points(ground.spec).items()
+    }
+    proofs = Proofs(
+        engine=old,
+        settings=ground.settings,
+        points=tuple(pins.values()),
+        exams=tuple(counted(exam, pins) for exam in exams),
+    )
+    return _assemble(ground, proofs)
+
+
+def _bench(world: World, ground: Ground, exams: tuple[Exam, ...], open_engine: Opener) -> Bench:
+    return Bench(
         world=world,
         open_engine=open_engine,
         spec=ground.spec,
-        weights={weighed.pin.name: weighed.paths for weighed in ground.weighed},
-        templates={
-            weighed.pin.name: None if weighed.facts.template is UNSET else weighed.facts.template
-            for weighed in ground.weighed
-        },
-        trained={weighed.pin.name: weighed.pin.trained for weighed in ground.weighed},
+        models={weighed.pin.name: weighed for weighed in ground.weighed},
         exams=exams,
         device=ground.device.name,
     )
-    kept = {} if old is None else _kept(ground, exams, old)
-    proofs = prove_points(bench, ground.settings, kept, None if old is None else old.engine[0])
-    return _assemble(ground, proofs.exams, proofs.engine, proofs.settings, proofs.points)
 
 
-def _kept(ground: Ground, exams: tuple[Exam, ...], old: Lock) -> dict[str, PointPin]:
-    """Points that the old lock proves on the same ground: same bytes, setting, suites and device."""
-    if old.device[0] != ground.device or old.frozen_date != ground.spec.frozen_date:
-        return {}
-    models = {weighed.pin.name: weighed.pin for weighed in ground.weighed}
-    before = {pin.name: pin for pin in old.model}
-    settings = {setting.name: setting for setting in ground.settings}
-    same_suites = _same_suites(exams, old)
-    kept = {}
-    for pin in old.point:
-        model, setting = models.get(pin.model), settings.get(pin.setting)
-        suites = {exam.pin.name for exam in exams if pin.name in exam.pin.points}
-        if (
-            model is not None
-            and what_changes_output(model) == what_changes_output(before[pin.model])
-            and setting in old.setting
-            and suites == {prompts.suite for prompts in pin.prompts or ()}
-            and suites <= same_suites
-            and not any(name.startswith(f"point.{pin.name}.") for name in unset_pins(old))
-        ):
-            kept[pin.name] = pin
-    return kept
+def _proved(bench: Bench, ground: Ground, kept: Mapping[str, PointPin], old: facts.Engine | None) -> Lock:
+    return _assemble(ground, prove_points(bench, ground.settings, kept, old))
 
 
-def _same_suites(exams: tuple[Exam, ...], old: Lock) -> set[str]:
-    before = {pin.name: pin for pin in old.suite}
-    same = set()
-    for exam in exams:
-        pin = before.get(exam.pin.name)
-        if pin is None:
-            continue
-        limit = min(exam.pin.items_limit, pin.items_limit)
-        if msgspec.structs.replace(exam.pin, items_limit=limit, points=pin.points) == pin:
-            same.add(exam.pin.name)
-    return same
-
-
-def _assemble(
-    ground: Ground,
-    exams: tuple[Exam, ...],
-    engine: facts.Engine,
-    settings: tuple[facts.Setting, ...],
-    pins: tuple[PointPin, ...],
-) -> Lock:
+def _assemble(ground: Ground, proofs: Proofs) -> Lock:
     lock = Lock(
         lock_version=LOCK_VERSION,
         spec_digest=spec_digest(ground.spec),
         body_digest="",
         frozen_date=ground.spec.frozen_date,
         name=ground.spec.name,
-        engine=(engine,),
+        engine=(proofs.engine,),
         device=(ground.device,),
         model=tuple(sorted((weighed.pin for weighed in ground.weighed), key=lambda pin: pin.name)),
-        setting=tuple(sorted(settings, key=lambda setting: setting.name)),
-        suite=tuple(sorted((exam.pin for exam in exams), key=lambda pin: pin.name)),
-        point=tuple(sorted(pins, key=lambda pin: pin.name)),
+        setting=tuple(sorted(proofs.settings, key=lambda setting: setting.name)),
+        suite=tuple(sorted((exam.pin for exam in proofs.exams), key=lambda pin: pin.name)),
+        point=tuple(sorted(proofs.points, key=lambda pin: pin.name)),
         anchor=ground.spec.anchor,
         compare=ground.spec.compare,
         gate=ground.spec.gate,
         missing=(),
     )
-    known = {entry.pin: entry for weighed in ground.weighed for entry in weighed.missing}
-    missing = tuple(
-        known.get(pin, Missing(pin=pin, why="the engine was not asked", until="prove"))
-        for pin in sorted(unset_pins(lock))
-    )
+    missing = tuple(_missing(pin, ground, proofs) for pin in sorted(unset_pins(lock)))
     return msgspec.structs.replace(lock, missing=missing)
 
 
+def _missing(pin: str, ground: Ground, proofs: Proofs) -> Missing:
+    """Why a pin is not there, and until when."""
+    for weighed in ground.weighed:
+        for entry in weighed.missing:
+            if entry.pin == pin:
+                return entry
+    if pin.startswith("engine."):
+        return Missing(pin=pin, why="the file is no ELF file with code of its own", until="never")
+    why_of = {weighed.pin.name: why_not_runnable(weighed.pin) for weighed in ground.weighed}
+    for point in proofs.points:
+        if pin.startswith(f"point.{point.name}.") and why_of[point.model]:
+            return Missing(pin=pin, why=why_of[point.model], until="never")
+    return Missing(pin=pin, why="the engine was not asked", until="prove")
+
+
 def read_spec_file(world: World, path: Path) -> Spec:
-    """The spec at ``path``.
+    """The spec at ``path``, its tables in the order of their names.
 
     Raises:
         AbsentError: It is not there.
         InputError: It is no spec.
     """
-    return read_spec(world.files.read_bounded(path, MOST_SPEC_BYTES, "spec"), name=path.name)
+    return in_name_order(read_spec(world.files.read_bounded(path, MOST_SPEC_BYTES, "spec"), name=path.name))
+
+
+def in_name_order(spec: Spec) -> Spec:
+    """The same spec, whatever the order of its tables was: a lock does not depend on it."""
+    suites = [
+        msgspec.structs.replace(suite, models=_in_order(suite.models), settings=_in_order(suite.settings))
+        for suite in spec.suite
+    ]
+    return msgspec.structs.replace(
+        spec,
+        model=tuple(sorted(spec.model, key=lambda model: model.name)),
+        setting=tuple(sorted(spec.setting, key=lambda setting: setting.name)),
+        suite=tuple(sorted(suites, key=lambda suite: suite.name)),
+        point=tuple(sorted(spec.point, key=lambda point: (point.model, point.setting))),
+        anchor=tuple(sorted(spec.anchor, key=json_bytes)),
+        gate=tuple(sorted(spec.gate, key=json_bytes)),
+    )
+
+
+def _in_order(names: tuple[str, ...] | UnsetType) -> tuple[str, ...] | UnsetType:
+    return names if names is UNSET else tuple(sorted(names))
 
 
 def read_lock_file(world: World, path: Path) -> tuple[Lock, bytes]:

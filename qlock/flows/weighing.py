@@ -102,6 +102,12 @@ def weigh(world: World, model: ModelSpec, paths: tuple[Path, ...], *, rehash: bo
     )
 
 
+def why_not_runnable(pin: ModelPin) -> str:
+    """Why llama.cpp cannot run a model, told from its recipe; empty when it can."""
+    unknown = [row.type for row in pin.recipe if row.bytes is UNSET]
+    return f"{', '.join(unknown)}: needs ik_llama.cpp?" if unknown else ""
+
+
 def _file(world: World, path: Path, *, rehash: bool) -> ModelFile:
     digest = world.digests.digest_file(path, cache=world.cache_folder, rehash=rehash)
     return ModelFile(

@@ -1,0 +1,75 @@
+"""What of an older lock still holds: points that need no second proof, and suites that ask the same.
+
+Does not live here: proving the others (``flows.point_proofs``), and what moved unasked (``flows.moving``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET
+
+from qlock.core import facts
+from qlock.core.base import Base
+from qlock.core.effects import what_changes_output
+from qlock.core.lock import Lock, PointPin, SuitePin, unset_pins
+from qlock.core.spec import Spec
+from qlock.flows.proving import Exam
+from qlock.flows.weighing import Weighed
+
+
+class Ground(Base, frozen=True, kw_only=True):
+    """What is known without an engine."""
+
+    spec: Spec
+    device: facts.Device
+    weighed: tuple[Weighed, ...]
+    settings: tuple[facts.Setting, ...]
+
+
+def kept_points(ground: Ground, exams: tuple[Exam, ...], old: Lock) -> dict[str, PointPin]:
+    """Points that the old lock proves on the same ground: same bytes, setting, suites, device and day."""
+    before = {device.name: device for device in old.device}.get(ground.device.name)
+    if before is None or what_changes_output(before) != what_changes_output(ground.device):
+        return {}
+    if old.frozen_date != ground.spec.frozen_date:
+        return {}
+    models = {weighed.pin.name: weighed.pin for weighed in ground.weighed}
+    models_before = {pin.name: pin for pin in old.model}
+    settings = {setting.name: setting for setting in ground.settings}
+    same = {exam.pin.name for exam in exams for pin in old.suite if asks_the_same(exam.pin, pin)}
+    unset = unset_pins(old)
+    kept = {}
+    for pin in old.point:
+        model, setting = models.get(pin.model), settings.get(pin.setting)
+        suites = {exam.pin.name for exam in exams if pin.name in exam.pin.points}
+        if (
+            model is not None
+            and what_changes_output(model) == what_changes_output(models_before[pin.model])
+            and setting in old.setting
+            and suites == {prompts.suite for prompts in pin.prompts or ()}
+            and suites <= same
+            and not any(name.startswith(f"point.{pin.name}.") for name in unset)
+        ):
+            kept[pin.name] = pin
+    return kept
+
+
+def asks_the_same(now: SuitePin, before: SuitePin) -> bool:
+    """Whether a suite as the spec has it now asks what a lock's suite asks, whoever sits it.
+
+    A higher limit than before asks the same only where the files hold no more.
+    """
+    limit = now.items_limit
+    if limit is UNSET or (before.items_limit is not UNSET and limit > before.items_limit):
+        if not before.items_all:
+            return False
+        limit = before.items_limit
+    alike = msgspec.structs.replace(
+        now,
+        items_limit=before.items_limit,
+        items_all=before.items_all,
+        points=before.points,
+        repeats=before.repeats,
+        grade_version=before.grade_version,
+    )
+    return limit == before.items_limit and alike == before

@@ -1,0 +1,255 @@
+"""An engine in memory that keeps `qlock.engines.interface.Engine`, for tests of the flows.
+
+Its model is a hash: the same weights, tokens and seed give the same reply, whatever was asked beside it. Tokens are
+bytes; BOS and EOS stand above them. A `Script` outlives the engines that are opened with it: it says how they shall
+behave, and counts what they were asked.
+
+What is not here: llama.cpp (`tests/fakes/decoder.py` stands in for it, one floor below).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from qlock.core.canaries import CANARIES
+from qlock.core.digest import blake3_of
+from qlock.core.exchange import Ending
+from qlock.core.facts import ProbeRow, ReadBack
+from qlock.engines.interface import Broken, Done, Generate, Generated, Load, Measure, Measured, Work
+from qlock.errors import EngineError
+from qlock.world.interface import MappedFile
+
+BOS, EOS = 256, 257
+VOCAB_TOKENS = 258
+LOOKS = ("repeat", "permute", "dummies", "copies", "long-neighbours", "threads", "width")
+_OWN_WORK = (*CANARIES, "plain-text")
+"""What qlock asks for itself, beside the items of suites."""
+
+
+class Script:
+    """How the engines of a test behave, and what they were asked.
+
+    Args:
+        folder: Where the files lie that the engine maps; three are made when it is empty.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            for name in ("libllama.so", "libm.so.6", "libc.so.6"):
+                (folder / name).write_bytes(f"code of {name}".encode())
+        self.label = "b6000 (fake)"
+        self.system_info = "CPU : FAKE = 1"
+        self.read_back: dict[str, object] = {}
+        """Fields that the engine says otherwise than it was told."""
+        self.salt = ""
+        """Changes everything that the model says."""
+        self.nats = 2.0
+        """Mean cost of a token."""
+        self.shaky: set[str] = set()
+        """File names of weights whose rows depend on one another while there are several."""
+        self.replies: dict[str, str | Broken] = {}
+        """Item to what is answered instead of the hash."""
+        self.takes: Callable[[list[str]], int] = lambda _: 0
+        """Which of the items under way is finished next."""
+        self.kills: Counter[str] = Counter()
+        """Item to how many engines die at it."""
+        self.before_item: Callable[[str], None] = lambda _: None
+        """Called before each item of a suite is answered."""
+        self.before_load: Callable[[Load], None] = lambda _: None
+        self.start_error = ""
+        """Why no engine starts; empty when one does."""
+        self.opened = 0
+        self.closed = 0
+        self.loads: list[str] = []
+        """Names of the first file of each load."""
+        self.probes: list[str] = []
+        """Names of the weights at each probe: one for each proof of a point."""
+        self.asked: list[str] = []
+        """Items of suites, in the order in which they were answered."""
+        self.work: list[Work] = []
+        """Every piece of work for items of suites, as it was submitted."""
+
+    def open_engine(self, *, lib_folder: Path | None = None) -> FakeEngine:
+        """As the opener of an engine's module."""
+        if self.start_error:
+            raise EngineError(self.start_error)
+        self.opened += 1
+        return FakeEngine(self, lib_folder or self.folder)
+
+
+class FakeEngine:
+    """One engine of a script."""
+
+    def __init__(self, script: Script, folder: Path) -> None:
+        self._script = script
+        self._folder = folder
+        self._under_way: dict[str, Work] = {}
+        self._model = b""
+        self._name = ""
+        self._read_back: ReadBack | None = None
+        self._is_alive = True
+
+    def load(self, load: Load) -> ReadBack:
+        self._live()
+        self._script.before_load(load)
+        self._model = b"".join(hashlib.sha256(Path(path).read_bytes()).digest() for path in load.weights)
+        self._name = Path(load.weights[0]).name
+        self._script.loads.append(self._name)
+        setting = load.setting
+        plain = ReadBack(
+            context_tokens=setting.context_tokens,
+            slots=setting.slots,
+            batch_tokens=setting.batch_tokens,
+            ubatch_tokens=setting.ubatch_tokens,
+            threads=setting.threads,
+            batch_threads=setting.batch_threads,
+            cache_type_k=setting.cache_type_k,
+            cache_type_v=setting.cache_type_v,
+            flash_attention=setting.flash_attention,
+            layers=3,
+            layers_offloaded=0,
+            trained_context_tokens=2048,
+            vocab_tokens=VOCAB_TOKENS,
+            add_bos=True,
+            add_eos=False,
+            bos_token=BOS,
+            eos_token=EOS,
+            bos_text="<s>",
+            eos_text="</s>",
+            end_tokens=(EOS,),
+            expert_count=0,
+        )
+        self._read_back = msgspec.structs.replace(plain, **self._script.read_back)
+        return self._read_back
+
+    def tokenize(
+        self, texts: Sequence[str], *, add_special: bool, parse_special: bool
+    ) -> list[tuple[int, ...]]:
+        self._live()
+        head = (BOS,) if add_special else ()
+        found = []
+        for text in texts:
+            special = parse_special and text.startswith("<s>")
+            body = tuple(text.removeprefix("<s>").encode() if special else text.encode())
+            found.append((*head, *((BOS,) if special else ()), *body))
+        return found
+
+    def submit(self, work: Work) -> None:
+        self._live()
+        assert work.id not in self._under_way
+        if work.id not in _OWN_WORK:
+            self._script.work.append(work)
+        self._under_way[work.id] = work
+
+    def next_done(self) -> Done:
+        self._live()
+        for item in self._under_way:
+            if self._script.kills[item] > 0:
+                self._script.kills[item] -= 1
+                self._is_alive = False
+                raise EngineError("the engine died (signal SIGSEGV)")
+        names = list(self._under_way)
+        work = self._under_way.pop(names[self._script.takes(names)])
+        if work.id not in _OWN_WORK:
+            self._script.before_item(work.id)
+            self._script.asked.append(work.id)
+        return self._done(work)
+
+    def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
+        self._live()
+        assert self._read_back is not None
+        self._script.probes.append(self._name)
+        is_shaky = self._name in self._script.shaky and self._read_back.slots > 1
+        rows = len(prompts)
+        return tuple(
+            ProbeRow(
+                variation=look,
+                rows=rows,
+                rows_bitwise=0 if is_shaky else rows,
+                rows_tokens=rows,
+                logit_difference_max=0.25 if is_shaky else 0.0,
+                kl_nats_mean=0.001 if is_shaky else 0.0,
+            )
+            for look in LOOKS
+        )
+
+    def mapped_files(self) -> tuple[MappedFile, ...]:
+        self._live()
+        found = []
+        for path in sorted(self._folder.iterdir()):
+            seen = path.stat()
+            device = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}"
+            found.append(MappedFile(path=str(path), device=device, inode=seen.st_ino, deleted=False))
+        return tuple(found)
+
+    def label(self) -> str:
+        return self._script.label
+
+    def system_info(self) -> str:
+        return self._script.system_info
+
+    def log_tail(self) -> str:
+        return "the last line"
+
+    def close(self) -> None:
+        self._script.closed += self._is_alive
+        self._is_alive = False
+
+    def _live(self) -> None:
+        if not self._is_alive:
+            raise EngineError("the engine has ended: signal SIGSEGV")
+
+    def _done(self, work: Work) -> Done:
+        reply = self._script.replies.get(work.id)
+        match work, reply:
+            case _, Broken():
+                return reply
+            case Measure(), _:
+                return Measured(id=work.id, nats=self._nats(work), elapsed_s=0.5)
+            case Generate(), text:
+                return self._generated(work, text)
+
+    def _nats(self, work: Measure) -> tuple[float, ...]:
+        """Costs around the script's mean that depend on the model and on all tokens before."""
+        mean = self._script.nats
+        return tuple(
+            mean * (0.5 + self._hash(bytes(str(work.tokens[: place + 1]), "ascii"))[0] / 255)
+            for place in range(work.score_from, len(work.tokens))
+        )
+
+    def _generated(self, work: Generate, text: str | None) -> Generated:
+        assert self._read_back is not None
+        room = self._read_back.context_tokens - len(work.tokens)
+        ground = f"{work.tokens}{work.sampling.seed if work.sampling.temperature else 0}"
+        said = str(self._hash(ground.encode())[0] % 10) if text is None else text
+        tokens = tuple(said.encode())
+        ending: Ending = "eos"
+        why = ""
+        if room <= 0:
+            said, tokens, ending = "", (), "context"
+            why = f"a prompt of `{len(work.tokens)}` tokens leaves no room in a context of `{room + len(work.tokens)}`"
+        elif len(tokens) > work.sampling.answer_tokens:
+            tokens, ending = tokens[: work.sampling.answer_tokens], "budget"
+            said = bytes(tokens).decode(errors="replace")
+        return Generated(
+            id=work.id,
+            tokens=tokens,
+            text=said,
+            ending=ending,
+            why=why,
+            logprobs=(),
+            logits_digest=blake3_of(self._hash(ground.encode())) if work.logits_digest else "",
+            prefill_s=0.25,
+            decode_s=0.5,
+        )
+
+    def _hash(self, data: bytes) -> bytes:
+        return hashlib.sha256(self._model + self._script.salt.encode() + data).digest()

@@ -1,0 +1,153 @@
+"""A small project in a folder: models, a spec, items, and an engine in memory; resolving and running it takes a moment.
+
+The models are GGUF files of one tensor, packed byte by byte; the world is `tests/fakes/world.py`. What is written is
+real: specs, locks, run folders.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from qlock.flows import resolve, run
+from qlock.flows.resolve import Resolved
+from qlock.flows.run import Ran
+from qlock.flows.run_point import Progress
+from qlock.world.interface import World
+from tests.broken.make_gguf import F32, STRING, U32, array, gguf, kv, tensor
+from tests.fakes.engine import Script
+from tests.fakes.world import fake_world
+
+TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
+
+SPEC = """\
+spec_version = 1
+name = "small"
+
+{models}
+[[setting]]
+name = "plain"
+context_tokens = 2048
+slots = 4
+
+[[suite]]
+name = "digits"
+kind = "tasks"
+items = "file:tasks/digits.jsonl"
+[suite.sampling]
+answer_tokens = 8
+
+[[suite]]
+name = "text"
+kind = "perplexity"
+text = "file:data/text.txt"
+window_tokens = 64
+windows = 3
+"""
+
+
+def tiny_gguf(seed: int = 1, *, type_id: int = 0, template: str = TEMPLATE, **keys: int) -> bytes:
+    """A whole GGUF of one tensor; ``keys`` are counts of the architecture, such as ``context_length``."""
+    counts = {"context_length": 2048} | keys
+    fields = [
+        kv("general.architecture", STRING, "llama"),
+        *(kv(f"llama.{key}", U32, count) for key, count in counts.items()),
+        kv("tokenizer.ggml.model", STRING, "llama"),
+        array("tokenizer.ggml.tokens", STRING, ["a", "b"]),
+        kv("tokenizer.chat_template", STRING, template),
+        kv("general.sampling.temp", F32, 0.5),
+    ]
+    return gguf(fields, [tensor("token_embd.weight", (32,), type_id)], bytes([seed]) * 128)
+
+
+def items_jsonl(count: int, *, start: int = 0) -> bytes:
+    """Questions with a number for an answer; a third of them in slice ``a``."""
+    rows = [
+        {
+            "id": f"q{number:02d}",
+            "prompt": f"{number} and {number} is",
+            "expected": str(number % 10),
+            "grader": {"kind": "exact"},
+            "slices": {"part": "a" if number % 3 == 0 else "b"},
+        }
+        for number in range(start, start + count)
+    ]
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def spec_text(models: Mapping[str, str], text: str = SPEC) -> str:
+    """The spec with these models, name to source."""
+    tables = "".join(
+        f'[[model]]\nname = "{name}"\nsource = "{source}"\n\n' for name, source in models.items()
+    )
+    return text.replace("{models}\n", tables)
+
+
+class Project:
+    """A project folder with a world and a script for its engine.
+
+    Args:
+        place: An empty folder; the project lies in ``place/work``.
+        name: Name of the project's folder.
+        items: How many questions the exam has.
+    """
+
+    def __init__(self, place: Path, *, name: str = "work", items: int = 8) -> None:
+        self.world: World = fake_world(place)
+        self.path = place / name
+        self.script = Script(place / "engine")
+        self.models = {"A": "file:models/a.gguf", "B": "file:models/b.gguf"}
+        self.progress: list[Progress] = []
+        self.write("models/a.gguf", tiny_gguf(1))
+        self.write("models/b.gguf", tiny_gguf(2))
+        self.write("tasks/digits.jsonl", items_jsonl(items))
+        self.write("data/text.txt", b"The sea moved, the lamp turned, and a ship went by. " * 8)
+        self.write_spec()
+
+    def write(self, name: str, data: bytes | str) -> Path:
+        """Put a file of the project in place, as another file than before."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.new")
+        new.write_bytes(data.encode() if isinstance(data, str) else data)
+        new.replace(path)
+        return path
+
+    def write_spec(self, change: Callable[[str], str] = lambda text: text) -> None:
+        """Write ``specs/small.toml`` with the models of now, changed by ``change``."""
+        self.write("specs/small.toml", change(spec_text(self.models)))
+
+    @property
+    def lock_path(self) -> Path:
+        return self.path / "locks" / f"small@{self.world.host.device().name}.toml"
+
+    @property
+    def runs(self) -> Path:
+        """The folder of all runs."""
+        return self.path / "runs" / self.lock_path.stem
+
+    def resolve(self, **asked: Any) -> Resolved:
+        """Resolve the spec; nothing is written."""
+        order = resolve.Asked(spec_path=self.path / "specs/small.toml", **asked)
+        return resolve.resolve(self.world, order, self.script.open_engine)
+
+    def lock(self, **asked: Any) -> Resolved:
+        """Resolve the spec and write the lock, as the command line does when nothing moved."""
+        resolved = self.resolve(**asked)
+        assert resolved.moves == ()
+        resolved.path.parent.mkdir(exist_ok=True)
+        resolved.path.write_bytes(resolved.data)
+        return resolved
+
+    def run(self, talk: Callable[[Progress], None] | None = None, **asked: Any) -> Ran:
+        """Run the lock."""
+        order = run.Asked(**({"lock_path": self.lock_path} | asked))
+        return run.run(self.world, order, self.script.open_engine, talk or self.progress.append)
+
+    def change_world(self, **parts: Any) -> None:
+        """Put other parts into the world."""
+        self.world = msgspec.structs.replace(self.world, **parts)
