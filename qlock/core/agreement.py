@@ -69,7 +69,7 @@ class Flip(Base, frozen=True, kw_only=True):
     text_b: str
 
 
-class Agreement(Base, frozen=True, kw_only=True):
+class Agreement(Base, frozen=True, kw_only=True, tag_field="kind", tag="agreement"):
     """How alike the answers of a suite are."""
 
     by: Literal["tokens", "text"]

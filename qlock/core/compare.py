@@ -43,7 +43,7 @@ from qlock.core.lock import ModelPin
 from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
 from qlock.core.recipe import RecipeRow
-from qlock.core.scores import Score, against_noise, score, withheld, without_verdict
+from qlock.core.scores import Score, against_noise, described, score, withheld
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, suites_of
 from qlock.core.slices import slices
 from qlock.core.stats import CannotTell
@@ -53,7 +53,7 @@ _MOST_WHY = 20
 _WITHHELD: dict[State, str] = {
     "valid": "",
     "invalid": "the comparison is invalid, so this is a description only",
-    "incomplete": "a run is not complete",
+    "incomplete": "a run is not complete, so this is a description only",
 }
 
 
@@ -135,7 +135,7 @@ def _pairing(frame: _Frame, name: str) -> Pairing:
 def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
     mine, theirs = frame.a.sittings.get(name, ()), frame.b.sittings.get(name, ())
     floors = tuple(_floors(frame, name))
-    how_ended = endings(mine, theirs, pairing.scored)
+    how_ended = endings(mine, theirs, pairing.scored, describe_only=_WITHHELD[frame.state])
     same_tokenizer = model_of(frame.a).tokenizer_digest == model_of(frame.b).tokenizer_digest
     return Suite(
         suite=name,
@@ -166,13 +166,7 @@ def _score(
             )
         case _:
             pass
-    match state:
-        case "invalid":
-            return without_verdict(found, _WITHHELD[state])
-        case "incomplete":
-            return withheld(found, _WITHHELD[state])
-        case "valid":
-            return found
+    return described(found, _WITHHELD[state]) if _WITHHELD[state] else found
 
 
 def _floors(frame: _Frame, name: str) -> Iterator[Floor]:

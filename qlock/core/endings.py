@@ -53,7 +53,7 @@ class EndingGap(Base, frozen=True, kw_only=True):
     only_a: Count
     """Pairs that only A left unfinished."""
     only_b: Count
-    test: PairedTest
+    test: PairedTest | CannotTell
     differs: bool
     """Whether the test says so at 5 %."""
     from_unfinished: Finite
@@ -64,7 +64,7 @@ class EndingGap(Base, frozen=True, kw_only=True):
     """Pairs that both sides finished."""
 
 
-class Endings(Base, frozen=True, kw_only=True):
+class Endings(Base, frozen=True, kw_only=True, tag_field="kind", tag="endings"):
     """Endings and loops of one suite."""
 
     replies_a: Count
@@ -75,8 +75,17 @@ class Endings(Base, frozen=True, kw_only=True):
     gap: EndingGap
 
 
-def endings(a: tuple[Sitting, ...], b: tuple[Sitting, ...], scored: Sequence[Pair]) -> Endings | CannotTell:
-    """Endings of every reply of both sides, paired or not; the gap is taken over scored pairs."""
+def endings(
+    a: tuple[Sitting, ...], b: tuple[Sitting, ...], scored: Sequence[Pair], *, describe_only: str = ""
+) -> Endings | CannotTell:
+    """Endings of every reply of both sides, paired or not; the gap is taken over scored pairs.
+
+    Args:
+        a: Jobs of the reference.
+        b: Jobs of what is judged.
+        scored: Scored pairs.
+        describe_only: Why no test may be made; empty where it may.
+    """
     rows_a, rows_b = ([row for sitting in side for row in sitting.rows] for side in (a, b))
     ends_a, ends_b = _count(rows_a), _count(rows_b)
     replies_a, replies_b = ends_a.total(), ends_b.total()
@@ -103,7 +112,7 @@ def endings(a: tuple[Sitting, ...], b: tuple[Sitting, ...], scored: Sequence[Pai
             share_a=stats.wilson(loops_a, replies_a),
             share_b=stats.wilson(loops_b, replies_b),
         ),
-        gap=ending_gap(scored),
+        gap=ending_gap(scored, describe_only=describe_only),
     )
 
 
@@ -111,7 +120,7 @@ def _count(rows: Iterable[Row]) -> Counter[Ending]:
     return Counter(ending for ending in map(ending_of, rows) if ending is not None)
 
 
-def ending_gap(scored: Sequence[Pair]) -> EndingGap:
+def ending_gap(scored: Sequence[Pair], *, describe_only: str = "") -> EndingGap:
     """Whether unfinished replies lean to one side, and what of the score comes from them."""
     only_a = only_b = finished = 0
     from_unfinished = among_finished = 0.0
@@ -129,8 +138,8 @@ def ending_gap(scored: Sequence[Pair]) -> EndingGap:
     return EndingGap(
         only_a=only_a,
         only_b=only_b,
-        test=test,
-        differs=test.p_value < ALPHA,
+        test=CannotTell(why=describe_only) if describe_only else test,
+        differs=not describe_only and test.p_value < ALPHA,
         from_unfinished=from_unfinished / max(len(scored), 1),
         among_finished=among_finished / finished
         if finished

@@ -73,7 +73,7 @@ class Loss(Base, frozen=True, kw_only=True):
     """The first ids; empty where the ids are not known, since nobody wrote a row."""
 
 
-class Bounds(Base, frozen=True, kw_only=True):
+class Bounds(Base, frozen=True, kw_only=True, tag_field="kind", tag="bounds"):
     """Between what the difference of mean marks, B − A, could lie if every lost item went one way or the other."""
 
     low: Finite

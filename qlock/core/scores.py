@@ -90,7 +90,7 @@ class PairedScores(msgspec.Struct, frozen=True, kw_only=True):
     test: Test
 
 
-class Perplexities(Base, frozen=True, kw_only=True):
+class Perplexities(Base, frozen=True, kw_only=True, tag_field="kind", tag="perplexities"):
     """exp of nats per token, and the ratio B / A with its interval."""
 
     a: Finite
@@ -181,9 +181,24 @@ def score(pairing: Pairing) -> Score:
     )
 
 
-def without_verdict(found: Score, why: str) -> Score:
-    """The same numbers as a description: no test, no verdict."""
-    return msgspec.structs.replace(found, test=CannotTell(why=why), verdict="withheld", why=why)
+def described(found: Score, why: str) -> Score:
+    """The same levels as a description: no test, no interval of the difference, no verdict."""
+    unknown = CannotTell(why=why)
+    perplexities = found.perplexities
+    match perplexities:
+        case Perplexities():
+            perplexities = msgspec.structs.replace(perplexities, ratio_low=unknown, ratio_high=unknown)
+        case CannotTell():
+            pass
+    return msgspec.structs.replace(
+        found,
+        difference=unknown,
+        test=unknown,
+        smallest_detectable=unknown,
+        perplexities=perplexities,
+        verdict="withheld",
+        why=why,
+    )
 
 
 def withheld(found: Score, why: str) -> Score:
@@ -301,8 +316,7 @@ def _normal_test(difference: Interval | CannotTell) -> Test:
 def _smallest(found: PairedScores, pairs: Sequence[Pair]) -> Smallest:
     match found.cells:
         case Cells(only_a=only_a, only_b=only_b):
-            n = len(pairs)
-            return stats.smallest_detectable_difference(n, (only_a + only_b) / n if n else 0.0)
+            return _smallest_share(len(pairs), only_a + only_b)
         case CannotTell():
             pass
     spread = stats.cluster_mean([b - a for a, b in _values(pairs)], [pair.item for pair in pairs])
@@ -313,6 +327,17 @@ def _smallest(found: PairedScores, pairs: Sequence[Pair]) -> Smallest:
             return CannotTell(why="the interval has no standard error")
         case CannotTell():
             return spread
+
+
+def _smallest_share(n: int, differing: int) -> Smallest:
+    """Where no pair differs, the share of those that could have is taken from the upper Wilson limit of none."""
+    if differing:
+        return stats.smallest_detectable_difference(n, differing / n)
+    match stats.wilson(0, n):
+        case Interval(high=high):
+            return stats.smallest_detectable_difference(n, high)
+        case CannotTell() as unknown:
+            return unknown
 
 
 def _perplexities(found: PairedScores) -> Perplexities | CannotTell:

@@ -93,7 +93,7 @@ def _row(name: str, pairs: list[Pair], describe_only: str) -> SliceRow:
         slice=for_message(name),
         pairs=len(pairs),
         levels=found.levels,
-        difference=found.difference,
+        difference=CannotTell(why=describe_only) if describe_only else found.difference,
         p_value=p_value,
         p_holm=CannotTell(why="not corrected yet"),
     )

@@ -21,41 +21,14 @@ Does not live here: what follows for numbers (``core.compare``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
-
-from qlock.core import facts
 from qlock.core.base import Base
-from qlock.core.effects import Change, changes, keyed
-from qlock.core.lock import ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
-from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, setting_of, suites_of
-from qlock.core.verify import shown
+from qlock.core.differing import Found, Topic, found
+from qlock.core.sides import Side
 
 Treatment = Literal["weights", "kv", "context", "template", "sampling"]
 Standing = Literal["fatal", "treatment", "confound", "note"]
-Topic = Literal[
-    "forced",
-    "engine",
-    "device",
-    "weights",
-    "kv",
-    "context",
-    "template",
-    "sampling",
-    "sampling-keys",
-    "tokenizer",
-    "prompts",
-    "schedule",
-    "rider",
-    "suite",
-    "grader",
-    "items",
-    "behaviour",
-    "timing",
-    "label",
-]
 
 _FATAL: frozenset[Topic] = frozenset({"forced", "engine", "device"})
 _NOTED: frozenset[Topic] = frozenset({"timing", "label"})
@@ -66,41 +39,10 @@ _COVERS: dict[Treatment, frozenset[Topic]] = {
     "template": frozenset({"template", "prompts"}),
     "sampling": frozenset({"sampling"}),
 }
-_MODEL_TOPICS: dict[str, Topic] = {
-    "tokenizer_digest": "tokenizer",
-    "template_digest": "template",
-    "sampling": "sampling-keys",
-}
-_SETTING_TOPICS: dict[str, Topic] = {
-    "context_tokens": "context",
-    "cache_type_k": "kv",
-    "cache_type_v": "kv",
-}
-_READ_BACK_TOPICS: dict[str, Topic] = {
-    "layers": "weights",
-    "layers_offloaded": "weights",
-    "trained_context_tokens": "weights",
-    "expert_count": "weights",
-}
-_SUITE_TOPICS: dict[str, Topic] = {
-    "grade_version": "grader",
-    "sampling": "sampling",
-    "items_limit": "items",
-    "repeats": "label",
-}
-_POINT_TOPICS: dict[str, Topic] = {
-    "repeatable": "label",
-    "plain_text_nats": "behaviour",
-    "canary": "behaviour",
-}
-_PROMPTS_TOPICS: dict[str, Topic] = {"items": "items", "items_digest": "items"}
-_NAMES = frozenset({"name", "model", "setting", "engine", "device"})
-"""What people called things."""
-_EXPLAINED = frozenset({"slots_requested", "slots_why", "probe", "repeatable_why"})
-"""How another pin came about."""
-_WHOLE = frozenset({"canary", "imatrix"})
-"""Told in one line, however many of their leaves differ."""
-_MISSING = "missing"
+_EXPLAINS: frozenset[Topic] = frozenset(
+    {"weights", "kv", "context", "schedule", "rider", "engine", "device", "tokenizer"}
+)
+"""What lets a canary differ."""
 
 
 class Difference(Base, frozen=True, kw_only=True):
@@ -117,40 +59,14 @@ class Difference(Base, frozen=True, kw_only=True):
     """What else is known about it; empty when there is nothing to say."""
 
 
-class _Raw(msgspec.Struct, frozen=True, kw_only=True):
-    """A difference before it is judged."""
-
-    path: str
-    topic: Topic
-    a: str
-    b: str
-    why: str = ""
-
-
 def differences(a: Side, b: Side, *, treatment: Treatment) -> tuple[Difference, ...]:
-    """Every pinned fact that differs, in the order engine, device, model, setting, suites, point.
-
-    Suites that only one side sits are not looked at: nothing of them is compared.
-    """
-    raw = [
-        *_forced(a, b),
-        *_engine(engine_of(a), engine_of(b)),
-        *_plain("device", device_of(a), device_of(b), otherwise="device"),
-        *_model(model_of(a), model_of(b)),
-        *_plain("setting", setting_of(a), setting_of(b), topics=_SETTING_TOPICS, otherwise="schedule"),
-        *_suites(a, b),
-        *_point(a, b),
-        *_missing_on_both(a, b),
-    ]
-    raw = _without_overridden_template(raw, a, b)
-    topics = {one.topic for one in raw}
-    explained = bool(
-        topics & {"weights", "kv", "context", "schedule", "rider", "engine", "device", "tokenizer"}
-    )
-    return tuple(_judged(one, treatment, explained=explained) for one in raw)
+    """Every pinned fact that differs, judged, in the order engine, device, model, setting, suites, point."""
+    every = found(a, b)
+    explained = any(one.topic in _EXPLAINS for one in every)
+    return tuple(_judged(one, treatment, explained=explained) for one in every)
 
 
-def _judged(raw: _Raw, treatment: Treatment, *, explained: bool) -> Difference:
+def _judged(raw: Found, treatment: Treatment, *, explained: bool) -> Difference:
     why = raw.why
     if raw.topic in _FATAL:
         standing: Standing = "fatal"
@@ -166,251 +82,3 @@ def _judged(raw: _Raw, treatment: Treatment, *, explained: bool) -> Difference:
     else:
         standing = "treatment" if raw.topic in _COVERS[treatment] else "confound"
     return Difference(path=raw.path, topic=raw.topic, standing=standing, a=raw.a, b=raw.b, why=why)
-
-
-def _forced(a: Side, b: Side) -> Iterator[_Raw]:
-    for fact in sorted({*a.forced, *b.forced}):
-        yield _Raw(
-            path=f"forced.{shown(fact)}",
-            topic="forced",
-            a="forced" if fact in a.forced else "as locked",
-            b="forced" if fact in b.forced else "as locked",
-            why="the run went on although this fact was not as locked",
-        )
-
-
-def _plain(
-    path: str, a: Base, b: Base, *, otherwise: Topic, topics: dict[str, Topic] | None = None
-) -> Iterator[_Raw]:
-    """Leaf by leaf; the first part of a leaf's path says its topic, and names are passed over."""
-    told: set[str] = set()
-    for change in changes(a, b):
-        field, _, rest = change.path.partition(".")
-        topic = _topic(change, (topics or {}).get(field, otherwise))
-        here = f"{path}.{field}" if field in _WHOLE or not rest else f"{path}.{shown(change.path)}"
-        if field in _NAMES | _EXPLAINED or here in told:
-            continue
-        told.add(here)
-        yield _Raw(
-            path=here, topic=topic, a=_side(change.before, change.after), b=_side(change.after, change.before)
-        )
-
-
-def _topic(change: Change, topic: Topic) -> Topic:
-    match change.effect:
-        case "output":
-            return topic
-        case "timing":
-            return "timing"
-        case "note":
-            return "label"
-
-
-def _side(value: Any, other: Any) -> str:
-    match value:
-        case Base():
-            return "present"
-        case msgspec.UNSET:
-            return "absent" if isinstance(other, Base) else _MISSING
-        case _:
-            return shown(value)
-
-
-def _engine(a: facts.Engine, b: facts.Engine) -> Iterator[_Raw]:
-    bare_a, bare_b = (msgspec.structs.replace(engine, file=()) for engine in (a, b))
-    yield from _plain("engine", bare_a, bare_b, otherwise="engine")
-    mine, theirs = keyed(a.file), keyed(b.file)
-    for name in dict.fromkeys((*mine, *theirs)):
-        one, other = mine.get(name), theirs.get(name)
-        if one != other:
-            yield _engine_file(f"engine.file.{shown(name)}", one, other)
-
-
-def _engine_file(path: str, a: Base | None, b: Base | None) -> _Raw:
-    topic: Topic = "label"
-    for file in (a, b):
-        if isinstance(file, facts.EngineFile) and file.role in ("build", "math", "driver"):
-            topic = "engine"
-    match a, b:
-        case facts.EngineFile(), facts.EngineFile():
-            return _Raw(path=path, topic=topic, a=_brief(a.blake3), b=_brief(b.blake3), why=_code(a, b))
-        case facts.EngineFile(), _:
-            return _Raw(path=path, topic=topic, a=_brief(a.blake3), b="absent")
-        case _:
-            assert isinstance(b, facts.EngineFile)
-            return _Raw(path=path, topic=topic, a="absent", b=_brief(b.blake3))
-
-
-def _code(a: facts.EngineFile, b: facts.EngineFile) -> str:
-    if a.blake3 == b.blake3 or not isinstance(a.code_digest, str) or not isinstance(b.code_digest, str):
-        return ""
-    return "rebuilt: its code is the same bytes" if a.code_digest == b.code_digest else "other code"
-
-
-def _brief(digest: Any) -> str:
-    """The head of a digest, enough to tell two apart in a table."""
-    return f"{digest[:19]}…" if isinstance(digest, str) else _MISSING
-
-
-def _model(a: ModelPin, b: ModelPin) -> Iterator[_Raw]:
-    bare_a, bare_b = (msgspec.structs.replace(model, file=(), recipe=()) for model in (a, b))
-    yield from _plain("model", bare_a, bare_b, topics=_MODEL_TOPICS, otherwise="weights")
-    if a.recipe != b.recipe:
-        yield _Raw(path="model.recipe", topic="weights", a=_types(a), b=_types(b))
-    same_tensors = isinstance(a.tensors_digest, str) and a.tensors_digest == b.tensors_digest
-    topics: dict[str, Topic] = {
-        "weights": "label" if same_tensors else "weights",
-        "lora": "weights",
-        "template": "template",
-        "mmproj": "rider",
-        "draft": "rider",
-    }
-    for role, topic in topics.items():
-        mine, theirs = ([file for file in model.file if file.role == role] for model in (a, b))
-        if [file.blake3 for file in mine] != [file.blake3 for file in theirs] or any(
-            not isinstance(file.blake3, str) for file in mine
-        ):
-            why = "the tensors are the same" if topic == "label" else ""
-            yield _Raw(
-                path=f"model.file.{role}", topic=topic, a=_file_row(mine), b=_file_row(theirs), why=why
-            )
-
-
-def _types(model: ModelPin) -> str:
-    return shown(tuple(row.type for row in model.recipe))
-
-
-def _file_row(files: list[facts.ModelFile]) -> str:
-    return ", ".join(_brief(file.blake3) for file in files[:4]) + ("…" if len(files) > 4 else "") or "absent"
-
-
-def _suites(a: Side, b: Side) -> Iterator[_Raw]:
-    mine, theirs = suites_of(a), suites_of(b)
-    for name in mine:
-        if name not in theirs:
-            continue
-        yield from _suite(f"suite.{name}", mine[name], theirs[name])
-        versions = [
-            sorted({sitting.grade_version for sitting in side.sittings.get(name, ())}) for side in (a, b)
-        ]
-        if versions[0] != versions[1] and all(versions):
-            yield _Raw(
-                path=f"suite.{name}.graded_with", topic="grader", a=shown(versions[0]), b=shown(versions[1])
-            )
-    if a.lock.frozen_date != b.lock.frozen_date:
-        yield _Raw(
-            path="frozen_date",
-            topic="prompts" if _uses_date(a) or _uses_date(b) else "label",
-            a=a.lock.frozen_date,
-            b=b.lock.frozen_date,
-        )
-
-
-def _uses_date(side: Side) -> bool:
-    return any(prompts.uses_date for prompts in point_of(side).prompts or ())
-
-
-def _suite(path: str, a: SuitePin, b: SuitePin) -> Iterator[_Raw]:
-    bare_a, bare_b = (msgspec.structs.replace(suite, file=(), points=()) for suite in (a, b))
-    for raw in _plain(path, bare_a, bare_b, topics=_SUITE_TOPICS, otherwise="suite"):
-        if raw.path == f"{path}.prompt.template":
-            yield msgspec.structs.replace(raw, topic="template")
-        elif raw.path.startswith(f"{path}.prompt."):
-            yield msgspec.structs.replace(raw, topic="prompts")
-        else:
-            yield raw
-    mine, theirs = keyed(a.file), keyed(b.file)
-    for key in dict.fromkeys((*mine, *theirs)):
-        one, other = (getattr(table.get(key), "blake3", None) for table in (mine, theirs))
-        if one != other:
-            yield _Raw(
-                path=f"{path}.file.{shown(key)}",
-                topic="template" if key == "template" else "items",
-                a=_brief(one) if one else "absent",
-                b=_brief(other) if other else "absent",
-            )
-
-
-def _point(a: Side, b: Side) -> Iterator[_Raw]:
-    one, other = point_of(a), point_of(b)
-    bare_one, bare_other = (
-        msgspec.structs.replace(point, prompts=(), read_back=msgspec.UNSET) for point in (one, other)
-    )
-    yield from _plain("point", bare_one, bare_other, topics=_POINT_TOPICS, otherwise="behaviour")
-    match one.read_back, other.read_back:
-        case facts.ReadBack(), facts.ReadBack():
-            topics: dict[str, Topic] = {
-                **dict.fromkeys(setting_of(a).__struct_fields__, "schedule"),
-                **_SETTING_TOPICS,
-                **_READ_BACK_TOPICS,
-            }
-            yield from _plain(
-                "point.read_back", one.read_back, other.read_back, topics=topics, otherwise="tokenizer"
-            )
-        case facts.ReadBack(), _:
-            yield _Raw(path="point.read_back", topic="schedule", a="present", b=_MISSING)
-        case _, facts.ReadBack():
-            yield _Raw(path="point.read_back", topic="schedule", a=_MISSING, b="present")
-        case _:
-            pass
-    common = suites_of(a).keys() & suites_of(b).keys()
-    mine, theirs = _prompts(one), _prompts(other)
-    for suite in sorted(common):
-        match mine.get(suite), theirs.get(suite):
-            case PromptsPin() as p, PromptsPin() as q:
-                yield from _plain(f"point.prompts.{suite}", p, q, topics=_PROMPTS_TOPICS, otherwise="prompts")
-            case p, q:
-                yield _Raw(
-                    path=f"point.prompts.{suite}",
-                    topic="prompts",
-                    a="present" if p else _MISSING,
-                    b="present" if q else _MISSING,
-                    why="" if p or q else "missing facts count as different",
-                )
-
-
-def _prompts(point: PointPin) -> dict[str, PromptsPin]:
-    return {prompts.suite: prompts for prompts in point.prompts or ()}
-
-
-def _missing_on_both(a: Side, b: Side) -> Iterator[_Raw]:
-    """Pins that neither side knows. That a file is no ELF is known, so its code digest is not one of them."""
-    topics: dict[str, Topic] = {
-        "model.bits_per_weight": "weights",
-        "model.tensors_digest": "weights",
-        "point.repeatable": "label",
-        "point.plain_text_nats": "behaviour",
-        "point.canary": "behaviour",
-        "point.read_back": "schedule",
-    }
-    unset_a, unset_b = (_unset_of(side) for side in (a, b))
-    for path in sorted(unset_a & unset_b):
-        if path in topics:
-            yield _Raw(
-                path=path, topic=topics[path], a=_MISSING, b=_MISSING, why="missing facts count as different"
-            )
-
-
-def _unset_of(side: Side) -> set[str]:
-    point = point_of(side)
-    prefixes = {f"model.{point.model}.": "model.", f"point.{point.name}.": "point."}
-    return {
-        short + pin.removeprefix(prefix)
-        for pin in unset_pins(side.lock)
-        for prefix, short in prefixes.items()
-        if pin.startswith(prefix)
-    }
-
-
-def _without_overridden_template(raw: list[_Raw], a: Side, b: Side) -> list[_Raw]:
-    """A model's own template changes nothing where every common suite brings another one in its place."""
-    mine, theirs = suites_of(a), suites_of(b)
-    common = mine.keys() & theirs.keys()
-    if not common or not all(mine[name].prompt.template and theirs[name].prompt.template for name in common):
-        return raw
-    return [
-        msgspec.structs.replace(one, topic="label", why="every suite brings a template of its own")
-        if one.path == "model.template_digest"
-        else one
-        for one in raw
-    ]

@@ -81,7 +81,9 @@ def a_reading(nats: list[float], tokens: int = 100) -> Sitting:
     for number, cost in enumerate(nats, start=1):
         item = f"window-{number:04d}"
         reply = Scored(nats=(cost / tokens,) * tokens)
-        rows.append(a_row(item, item_digest=item_digest(item, {}, {"w": number}), slices={}, replies=(reply,)))
+        rows.append(
+            a_row(item, item_digest=item_digest(item, {}, {"w": number}), slices={}, replies=(reply,))
+        )
         outcomes[item] = Nats(nats_sum=cost, nats_square_sum=cost * cost / tokens, scored_tokens=tokens)
     return Sitting(repeat=1, items=len(nats), rows=tuple(rows), outcomes=outcomes, grade_version=1)
 

@@ -1,0 +1,54 @@
+"""What a report is, and what every report says in the same words.
+
+A report is a module ``qlock/reports/<name>.py`` that defines ``SUFFIX`` (of the file it would be written to) and
+``render(comparison) -> str``. It is found by its name (``--format <name>``).
+
+Lives here: the parts of a comparison in the order in which people read them. Does not live here: how a part looks on
+a terminal or on a page; a report passes every cell and sentence through ``core.escape`` for the place where it shows
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from qlock.core.comparison import Comparison
+from qlock.reports.interface import answers, ground, scores
+from qlock.reports.interface.part import Part, Row
+
+__all__ = ["Part", "Report", "Row", "headline", "parts"]
+
+
+class Report(Protocol):
+    """A way to show a comparison."""
+
+    SUFFIX: str
+
+    def render(self, comparison: Comparison) -> str:
+        """The whole report, with a final line feed."""
+
+
+def headline(comparison: Comparison) -> str:
+    """Whether the comparison is valid, of what with what, in one line."""
+    what = f"{comparison.b.point} (B) against {comparison.a.point} (A)"
+    meant = f"meant to differ: {comparison.treatment}"
+    return f"{comparison.state.upper()}: {what}; {meant}"
+
+
+def parts(comparison: Comparison) -> Iterator[Part]:
+    """Every part that has something to say, in the order of reading."""
+    found = (
+        ground.sides(comparison),
+        scores.scores(comparison),
+        answers.endings(comparison),
+        answers.agreement(comparison),
+        *map(answers.slices, comparison.suite),
+        *map(answers.flips, comparison.suite),
+        ground.recipes(comparison),
+        ground.gates(comparison),
+        ground.differences(comparison),
+    )
+    for part in found:
+        if part.rows or part.sentences or part.remarks:
+            yield part

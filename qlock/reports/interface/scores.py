@@ -1,0 +1,156 @@
+"""What is said of scores: one row a suite, and the sentences that belong beside it.
+
+Does not live here: the verdicts themselves (``core.scores``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qlock.core.comparison import Comparison, Suite
+from qlock.core.scores import (
+    DetectableMean,
+    Levels,
+    Measure,
+    Perplexities,
+    Score,
+    Smallest,
+    Verdict,
+)
+from qlock.core.stats import CannotTell, Detectable, PairedTest
+from qlock.core.units import share_percent, share_points
+from qlock.reports.interface.part import Part, Row
+from qlock.reports.interface.words import difference, interval_text, level, p_text
+
+_VERDICTS: dict[Verdict, str] = {
+    "b-better": "B is better",
+    "b-worse": "B is worse",
+    "no-difference-seen": "no difference seen",
+    "within-noise": "within the noise",
+    "cannot-tell": "cannot tell",
+    "withheld": "no verdict",
+}
+_LOSSES = {
+    "absent": "no row",
+    "error": "an error",
+    "context": "no room in the context",
+    "ungraded": "not graded",
+    "excluded": "excluded",
+    "another-item": "another item under the same id",
+    "another-measure": "another kind of score",
+}
+_SIDES = {"a": "on side A", "b": "on side B", "both": "on both sides"}
+
+
+def scores(comparison: Comparison) -> Part:
+    """Scores, their difference and the verdict, suite by suite."""
+    remarks = [f"{suite.suite}: {text}" for suite in comparison.suite for text in _about(suite)]
+    if comparison.noise_unmeasured:
+        remarks.append(f"noise between runs: {comparison.noise_unmeasured}")
+    remarks.append("every item counts the same; intervals tell of the choice of items alone, at 95 %")
+    return Part(
+        heading="Scores",
+        columns=("suite", "measure", "pairs", "A", "B", "B - A", "interval", "p", "verdict"),
+        rows=tuple(_score_row(suite.suite, suite.score) for suite in comparison.suite),
+        remarks=tuple(remarks),
+    )
+
+
+def _score_row(suite: str, score: Score) -> Row:
+    pairs, p = str(score.pairs), p_text(score.test)
+    verdict = _VERDICTS[score.verdict]
+    match score.perplexities, score.levels:
+        case Perplexities() as found, _:
+            change, interval = f"x{found.ratio:.4f}", "cannot tell"
+            match found.ratio_low, found.ratio_high:
+                case float(low), float(high):
+                    interval = f"x{low:.4f} to x{high:.4f}"
+                case _:
+                    pass
+            return (
+                suite,
+                "perplexity",
+                pairs,
+                f"{found.a:.4f}",
+                f"{found.b:.4f}",
+                change,
+                interval,
+                p,
+                verdict,
+            )
+        case _, Levels(a=a, b=b, change=change_):
+            return (
+                suite,
+                _MEASURES[score.measure],
+                pairs,
+                level(score.measure, a),
+                level(score.measure, b),
+                difference(score.measure, change_),
+                interval_text(score.measure, score.difference),
+                p,
+                verdict,
+            )
+        case _:
+            return (suite, _MEASURES[score.measure], pairs, "-", "-", "-", "-", p, verdict)
+
+
+_MEASURES: dict[Measure, str] = {
+    "right-share": "right",
+    "mean-mark": "mean mark",
+    "nats-per-token": "nats per token",
+}
+
+
+def _about(suite: Suite) -> Iterator[str]:
+    """Sentences about the score of one suite."""
+    score = suite.score
+    yield f"{_VERDICTS[score.verdict]}: {score.why}"
+    if score.verdict in ("no-difference-seen", "within-noise"):
+        yield _smallest(score.smallest_detectable)
+    match score.test:
+        case PairedTest(note=note) if note:
+            yield note
+        case _:
+            pass
+    match score.perplexities, score.levels:
+        case Perplexities(), Levels(change=change):
+            found = interval_text("nats-per-token", score.difference)
+            yield f"{difference('nats-per-token', change)} a token ({found}); a lower perplexity is better"
+        case _:
+            pass
+    if suite.lost:
+        losses = (
+            f"{loss.items} {_SIDES[loss.side]}: {_LOSSES[loss.why]}"
+            + (
+                f" ({', '.join(loss.examples)}{' ...' if loss.items > len(loss.examples) else ''})"
+                if loss.examples
+                else ""
+            )
+            for loss in suite.losses
+        )
+        yield f"in no scored pair: {'; '.join(losses)}"
+        match score.bounds:
+            case CannotTell():
+                pass
+            case bounds:
+                yield (
+                    "if all of these went one way, B - A would lie between "
+                    f"{share_points(bounds.low)} and {share_points(bounds.high)}"
+                )
+    for floor in suite.noise:
+        moved = (
+            f"{floor.value:.6f} nats a token"
+            if floor.measure == "nats-per-token"
+            else f"the marks of {share_percent(floor.value)} of {floor.pairs} items"
+        )
+        yield f"noise: between two runs of side {floor.side.upper()}, {moved} moved"
+
+
+def _smallest(smallest: Smallest) -> str:
+    match smallest:
+        case Detectable(difference_share=share, n=n):
+            return f"{n} pairs would probably have shown a difference of {share_points(share).lstrip('+')}"
+        case DetectableMean(difference=mean, n=n):
+            return f"{n} independent pairs would probably have shown a difference of {mean:.4f}"
+        case CannotTell(why=why):
+            return f"the smallest detectable difference is not known: {why}"

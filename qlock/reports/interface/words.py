@@ -1,0 +1,52 @@
+"""Numbers of a comparison as people read them.
+
+Does not live here: units that are not of comparisons (``core.units``).
+"""
+
+from __future__ import annotations
+
+from qlock.core.scores import LargeSample, Measure
+from qlock.core.stats import CannotTell, Interval, PairedTest
+from qlock.core.units import share_percent, share_points
+
+
+def level(measure: Measure, value: float) -> str:
+    """A level in its measure's unit."""
+    return f"{value:.4f}" if measure == "nats-per-token" else share_percent(min(max(value, 0.0), 1.0))
+
+
+def difference(measure: Measure, value: float) -> str:
+    """A difference in its measure's unit, with its sign; one that rounds to zero has none."""
+    if measure != "nats-per-token":
+        return share_points(value)
+    written = f"{value:+.4f}"
+    return f"{written.lstrip('+-') if float(written) == 0 else written} nats"
+
+
+def interval_text(measure: Measure, found: Interval | CannotTell, *, signed: bool = True) -> str:
+    """Both ends of an interval: of a difference, or of a level."""
+    match found:
+        case Interval(low=low, high=high):
+            if signed:
+                return f"{difference(measure, low).split()[0]} to {difference(measure, high)}"
+            return f"{level(measure, low)} to {level(measure, high)}"
+        case CannotTell():
+            return "cannot tell"
+
+
+def p_text(test: PairedTest | LargeSample | CannotTell) -> str:
+    """A p-value, or a dash."""
+    match test:
+        case PairedTest(p_value=p_value) | LargeSample(p_value=p_value):
+            return p_of(p_value)
+        case CannotTell():
+            return "-"
+
+
+def p_of(p_value: float | CannotTell) -> str:
+    """A p-value in four digits after the point, or a dash."""
+    match p_value:
+        case CannotTell():
+            return "-"
+        case _:
+            return "<0.0001" if p_value < 0.0001 else f"{p_value:.4f}"

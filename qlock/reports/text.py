@@ -1,0 +1,58 @@
+"""A comparison for a terminal or a log: plain columns, readable without colour.
+
+Does not live here: the words and numbers (``reports.interface``), colour (the command line).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from qlock.core.comparison import Comparison
+from qlock.core.escape import for_terminal
+from qlock.reports.interface import Part, Row, headline, parts
+
+SUFFIX = ".txt"
+
+_CELL = 64
+"""Characters of a cell at most."""
+_SENTENCE = 600
+
+
+def render(comparison: Comparison) -> str:
+    """The whole report."""
+    lines = [_sentence(headline(comparison))]
+    for part in parts(comparison):
+        lines += _part(part)
+    return "\n".join(lines) + "\n"
+
+
+def _part(part: Part) -> Iterator[str]:
+    if part.heading:
+        yield ""
+        yield _sentence(part.heading)
+    for text in part.sentences:
+        yield f"  {_sentence(text)}"
+    yield from _table((part.columns, *part.rows) if part.rows else ())
+    for text in part.remarks:
+        yield f"  {_sentence(text)}"
+
+
+def _sentence(text: str) -> str:
+    return for_terminal(text, limit=_SENTENCE, newlines="arrow")
+
+
+def _table(rows: tuple[Row, ...]) -> Iterator[str]:
+    shown = [[for_terminal(cell, limit=_CELL, newlines="arrow") for cell in row] for row in rows]
+    widths = [max(map(_width, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        cells = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join(cells)}".rstrip()
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that the text takes: two for a wide character, none for a combining one."""
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1
+        for one in text
+    )
