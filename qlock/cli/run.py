@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.shown import Answer, Means, Talk, document, offline, readable, short_path, whole_path
+from qlock.cli.shown import (
+    Answer,
+    Means,
+    Talk,
+    document,
+    finding_rows,
+    offline,
+    readable,
+    short_path,
+    whole_path,
+)
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -230,16 +240,9 @@ def _data(world: World, ran: Ran, allow: tuple[str, ...], *, as_json: bool) -> s
             "forced": allow,
             "taken_over": ran.taken_over,
             "scores": ran.scores,
-            "findings": findings_rows(ran.findings),
+            "findings": finding_rows(ran.findings),
             "trials": ran.trials,
             "anchors": ran.anchors,
             "broken": ran.broken,
         }
     )
-
-
-def findings_rows(findings: tuple[Finding, ...]) -> list[dict[str, str]]:
-    """Findings for a document, each with what to do about it."""
-    import msgspec
-
-    return [{**msgspec.structs.asdict(finding), "hint": finding.remedy} for finding in findings]

@@ -143,6 +143,13 @@ def document(value: Mapping[str, Any]) -> str:
     return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
+def finding_rows(findings: Iterable[Finding]) -> list[dict[str, str]]:
+    """Findings for a document, each with what to do about it."""
+    import msgspec
+
+    return [{**msgspec.structs.asdict(finding), "hint": finding.remedy} for finding in findings]
+
+
 def _plain(value: object) -> str:
     match value:
         case Path():

@@ -1,0 +1,104 @@
+"""``qlock check``: its options, what it says, and its exit code.
+
+Does not live here: looking at the machine (``flows.check``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from qlock.cli.shown import Answer, Means, document, finding_rows, whole_path
+from qlock.errors import ExitCode
+
+if TYPE_CHECKING:
+    from qlock.flows.check import Checked
+
+_CODES = {
+    "verified": ExitCode.YES,
+    "stale": ExitCode.NO,
+    "refused": ExitCode.REFUSED,
+    "absent": ExitCode.ABSENT,
+}
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class Line(NamedTuple):
+    """The command line."""
+
+    lock: Path
+    models: tuple[Path, ...]
+    engine: Path | None
+    quick: bool
+    rehash: bool
+    as_json: bool
+
+
+@click.command("check")
+@click.argument("lock", type=click.Path(path_type=Path))
+@click.option(
+    "--models", multiple=True, type=_FOLDER, metavar="DIR", help="Look for model and data files here."
+)
+@click.option("--engine", type=_FOLDER, metavar="DIR", help="Folder of the engine's libraries.")
+@click.option("--quick", is_flag=True, help="Look at files and device alone; start no engine.")
+@click.option("--rehash", is_flag=True, help="Read every byte again instead of trusting cached digests.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_obj
+def verb(means: Means, /, **given: Any) -> Answer:
+    """Hold this machine against a lock without measuring.
+
+    Shows everything that is not as locked: files, device, the engine's libraries, what it says of its settings, the
+    prompts and the canaries. Says too whether the spec beside the lock has changed.
+    """
+    return _check(means, Line(**given))
+
+
+def _check(means: Means, line: Line) -> Answer:
+    from qlock.flows import check as flow
+    from qlock.flows.resolve import read_lock_file
+
+    world = means.world()
+    lock_path = whole_path(world, line.lock)
+    kind = read_lock_file(world, lock_path)[0].engine[0].kind
+    asked = flow.Asked(
+        lock_path=lock_path,
+        models=tuple(whole_path(world, folder) for folder in line.models),
+        engine=None if line.engine is None else whole_path(world, line.engine),
+        quick=line.quick,
+        rehash=line.rehash,
+    )
+    checked = flow.check(world, asked, means.opener(kind))
+    _say(means, checked)
+    code = _CODES[checked.state]
+    if not line.as_json:
+        return Answer(code)
+    import msgspec
+
+    findings = finding_rows(checked.findings)
+    return Answer(code, document({"verb": "check", **msgspec.structs.asdict(checked), "findings": findings}))
+
+
+def _say(means: Means, checked: Checked) -> None:
+    talk = means.talk
+    talk.findings(checked.findings, allowed=lambda _: False)
+    if checked.cached_digests:
+        talk.say(
+            "note",
+            f"{checked.cached_digests} file digests came from the cache; --rehash reads every byte again",
+        )
+    for name in checked.left_out:
+        talk.say("note", f"point {name} was not loaded: its files are not as locked")
+    if checked.why_stale:
+        talk.say("error", f"the lock is stale: {checked.why_stale}")
+        talk.say("hint", "renew it with `qlock resolve`")
+    looked = f"{len(checked.points)} points" if checked.points else "files and device"
+    match checked.state:
+        case "verified" | "stale":
+            talk.say("ok", f"{looked} are as locked")
+        case "refused":
+            talk.say("error", "this is not what is locked; `qlock run` will refuse")
+        case "absent":
+            talk.say("error", "files that the lock names are not here")
+            talk.say("hint", "say where they lie with --models DIR")

