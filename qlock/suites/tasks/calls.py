@@ -56,7 +56,7 @@ def read_calls(text: str) -> tuple[Call, ...] | Unparsable:
     if len(text) > LONGEST_CALLS:
         return Unparsable(why=f"got a reply of {len(text)} characters, expected at most {LONGEST_CALLS}")
     try:
-        calls = _tagged(text) if _OPEN in text else _untagged(_call_part(text))
+        calls = _tagged(text) if _is_tagged(text) else _untagged(_call_part(text))
     except _NoCallError as error:
         return Unparsable(why=str(error))
     if len(calls) > MOST_CALLS:
@@ -67,6 +67,11 @@ def read_calls(text: str) -> tuple[Call, ...] | Unparsable:
 def seems_to_call(text: str) -> bool:
     """Whether the reply starts like a call, be it readable or not."""
     return _OPEN in text or _LOOKS_LIKE_CALL.match(_call_part(text[:LONGEST_CALLS])) is not None
+
+
+def _is_tagged(text: str) -> bool:
+    """Whether tags mark the calls, rather than stand in a text within them."""
+    return _OPEN in text and _LOOKS_LIKE_CALL.match(text.strip("`\n ")) is None
 
 
 def _call_part(text: str) -> str:

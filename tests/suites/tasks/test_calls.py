@@ -30,6 +30,7 @@ def call(name: str, **arguments: object) -> Call:
         ("[f(a=1,),]", (call("f", a=1),)),
         ("```python\n[f(a=1)]\n```", (call("f", a=1),)),
         ("Sure:\n```\nf(a=1)\n```", (call("f", a=1),)),
+        ("f(a='<tool_call>')", (call("f", a="<tool_call>"),)),
         ("f(a='```x```')", (call("f", a="```x```"),)),
         ("`[f(a=1)]`", (call("f", a=1),)),
         ("f(a=True, b=None, c=false, d=null)", (call("f", a=True, b=None, c=False, d=None),)),
