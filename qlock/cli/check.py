@@ -47,9 +47,9 @@ class Line(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
-    """Hold this machine against a lock without measuring.
+    """Hold this machine against a lock.
 
-    Shows everything that is not as locked: files, device, the engine's libraries, what it says of its settings, the
+    Nothing is measured. Shows everything that is not as locked: files, device, the engine's libraries, what it says of its settings, the
     prompts and the canaries. Says too whether the spec beside the lock has changed.
     """
     return _check(means, Line(**given))

@@ -15,7 +15,7 @@ from qlock.errors import ExitCode
 @click.argument("name", default="")
 @click.pass_obj
 def verb(means: Means, /, *, name: str) -> Answer:
-    """Write a first spec to change, specs/NAME.toml.
+    """Write a first spec, specs/NAME.toml.
 
     Without NAME it is called as the current folder is. A spec that is there is never overwritten.
     """

@@ -78,7 +78,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
-    """Measure what a lock says, on the machine and files that it names.
+    """Measure what a lock says, on what it names.
 
     Prints the folder of the run. What is not as locked is shown and nothing is measured. A run that was stopped goes
     on at the next item.

@@ -21,9 +21,9 @@ _MOST_FAULTS = 50
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, *, run: Path, as_json: bool) -> Answer:
-    """Hold a run against its seal, and its grades against today's graders.
+    """Hold a run against its seal.
 
-    No engine and no model is needed. Prints the run's answers_digest, which two parties who ran the same lock compare.
+    Every sealed file is read again, and the grades are worked out anew; no engine and no model is needed. Prints the run's answers_digest, which two parties who ran the same lock compare.
     """
     from qlock.flows.verify_run import verify_run
 

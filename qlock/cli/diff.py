@@ -1,0 +1,117 @@
+"""``qlock diff``: its options, what it says, and its exit code.
+
+Does not live here: comparing (``flows.diff``) and showing a comparison (``reports``, each found by its name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from qlock.cli.shown import Answer, Means, readable, short_path, whole_path
+from qlock.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from qlock.core.comparison import Comparison
+
+
+class Line(NamedTuple):
+    """The command line."""
+
+    left: str
+    right: str | None
+    reference: str | None
+    treatment: str | None
+    noise: tuple[str, ...]
+    format: str
+    as_json: bool
+    output: Path | None
+
+
+@click.command("diff")
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="[B]", required=False)
+@click.option("--reference", metavar="POINT", help="The point that others are compared with.")
+@click.option("--treatment", metavar="NAME", help="What is meant to differ, such as weights or kv.")
+@click.option(
+    "--noise", multiple=True, metavar="RUN", help="A further run of the same lock: the noise floor."
+)
+@click.option("--format", default="text", show_default=True, metavar="NAME", help="How to show it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; as --format json.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file instead.")
+@click.pass_obj
+def verb(means: Means, /, **given: Any) -> Answer:
+    """Compare points, where they may be compared.
+
+    A and B are RUN or RUN:POINT. With one run, each point is compared with the reference. Exits with 4 when more
+    differs than is meant to, with 1 when a gate fails or cannot be decided.
+    """
+    return _diff(means, Line(**given))
+
+
+def _diff(means: Means, line: Line) -> Answer:
+    from qlock.core.comparison import exit_code_of
+    from qlock.flows import diff as flow
+
+    if line.as_json and line.format not in {"text", "json"}:
+        raise UsageError(f"got both --json and --format {line.format}, expected one of them")
+    name = "json" if line.as_json else line.format
+    render = _renderer(name)
+    world = means.world()
+    comparisons = flow.diff(
+        world,
+        flow.Asked(
+            left=line.left,
+            right=line.right,
+            reference=line.reference,
+            treatment=line.treatment,
+            noise=line.noise,
+        ),
+    )
+    code = exit_code_of(comparisons)
+    text = _text(name, render, comparisons)
+    if line.output is not None:
+        from qlock.flows.writing import write_file
+
+        path = whole_path(world, line.output)
+        write_file(world, path, text.encode())
+        text = f"{readable(short_path(world, path))}\n"
+    _say(means, comparisons, code)
+    return Answer(code, text)
+
+
+def _renderer(name: str) -> Callable[[Comparison], str]:
+    """What shows a comparison under this name."""
+    import importlib
+
+    from qlock.flows.kinds import members
+
+    known = members("qlock.reports")
+    if name not in known:
+        raise UsageError(f"got format `{name}`, expected one of: {', '.join(known)}")
+    render: Callable[[Comparison], str] = vars(importlib.import_module(f"qlock.reports.{name}"))["render"]
+    return render
+
+
+def _text(name: str, render: Callable[[Comparison], str], comparisons: tuple[Comparison, ...]) -> str:
+    """All comparisons as one document: an array in JSON, one below the other elsewhere."""
+    shown = [render(comparison) for comparison in comparisons]
+    if name == "json":
+        return "[" + ",\n".join(text.strip() for text in shown) + "]\n"
+    return "\n".join(shown)
+
+
+def _say(means: Means, comparisons: tuple[Comparison, ...], code: ExitCode) -> None:
+    for comparison in comparisons:
+        for why in comparison.why:
+            means.talk.say("error", f"{comparison.b.point} against {comparison.a.point}: {why}")
+        for gate in comparison.gate:
+            if gate.verdict != "pass":
+                means.talk.say(
+                    "error", f"{comparison.b.point}: gate of {gate.suite}: {gate.verdict}: {gate.why}"
+                )
+    if code == ExitCode.INVALID:
+        means.talk.say("hint", "compare points that differ in nothing else, or say --treatment")
