@@ -1,0 +1,160 @@
+"""Every line about a machine, there or not there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import pytest
+
+from qlock import __version__
+from qlock.core.facts import Device
+from qlock.errors import AbsentError
+from qlock.flows.doctor import Health, Row, doctor
+from qlock.world.interface import MappedFile, Missing, World
+from tests.fakes.engine import Script
+from tests.fakes.world import L4, FixedHost, ScriptedMaps, ScriptedNvml, fake_world, seen
+
+
+class BlindHost(FixedHost):
+    """A host that cannot see its CPU."""
+
+    def device(self, name: str = "") -> NoReturn:
+        raise AbsentError("list of CPUs `/proc/cpuinfo` is not there")
+
+
+def machine(place: Path) -> World:
+    mapped = MappedFile(path="/lib/libc.so", device="8:1", inode=1, deleted=False)
+    return msgspec.structs.replace(fake_world(place), maps=ScriptedMaps({os.getpid(): (mapped,)}))
+
+
+def look(place: Path, world: World | None = None) -> Health:
+    return doctor(world or machine(place), Script(place / "engine").open_engine)
+
+
+def row(health: Health, what: str) -> Row:
+    return next(row for row in health.rows if row.what == what)
+
+
+def test_a_machine_that_has_what_a_run_needs(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp.llama_cpp", reason="llama-cpp-python is not installed")
+    health = look(tmp_path)
+    assert health.is_fit
+    assert row(health, "qlock").says == __version__
+    assert row(health, "python").says == "3.11.9"
+    assert row(health, "/proc").says == "readable, 1 files mapped here"
+    assert row(health, "cpu").says == "AMD EPYC, 2 cores, avx avx2 avx512f f16c fma (cpu-amd-1a-02)"
+    assert row(health, "memory").says == "12.9 GB of 17.2 GB available (machine)"
+    assert row(health, "engine").says == "starts: b6000 (fake); CPU : FAKE = 1"
+
+
+def test_the_engine_is_ended_again(tmp_path: Path) -> None:
+    script = Script(tmp_path / "engine")
+    doctor(machine(tmp_path), script.open_engine)
+    assert (script.opened, script.closed) == (1, 1)
+    assert script.loads == []
+
+
+def test_an_engine_that_does_not_start_makes_it_unfit(tmp_path: Path) -> None:
+    script = Script(tmp_path / "engine")
+    script.start_error = "the engine did not start: no libllama.so"
+    health = doctor(machine(tmp_path), script.open_engine)
+    assert not health.is_fit
+    assert row(health, "engine") == Row(
+        what="engine",
+        state="absent",
+        says="the engine did not start: no libllama.so",
+        is_needed=True,
+        hint="reinstall llama-cpp-python for this machine",
+    )
+
+
+def test_a_cpu_that_cannot_be_seen_makes_it_unfit(tmp_path: Path) -> None:
+    health = look(tmp_path, msgspec.structs.replace(machine(tmp_path), host=BlindHost()))
+    assert not health.is_fit
+    assert row(health, "cpu").says == "list of CPUs `/proc/cpuinfo` is not there"
+
+
+def test_maps_that_cannot_be_read_make_it_unfit(tmp_path: Path) -> None:
+    health = look(tmp_path, fake_world(tmp_path))
+    assert not health.is_fit
+    assert row(health, "/proc").hint == "mount /proc; what an engine has loaded is read there"
+
+
+def test_no_gpu_is_said_with_the_reason_and_is_no_need(tmp_path: Path) -> None:
+    found = row(look(tmp_path), "gpu")
+    assert (found.state, found.is_needed) == ("absent", False)
+    assert found.says == "the NVML library of the NVIDIA driver is not installed"
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        ((), "the driver shows no card"),
+        (
+            AbsentError("the NVIDIA driver does not answer: Unknown Error"),
+            "the NVIDIA driver does not answer: Unknown Error",
+        ),
+    ],
+)
+def test_a_driver_without_cards_or_answers_is_said(
+    tmp_path: Path, answer: tuple[()] | AbsentError, says: str
+) -> None:
+    found = row(look(tmp_path, msgspec.structs.replace(machine(tmp_path), nvml=ScriptedNvml(answer))), "gpu")
+    assert (found.state, found.says) == ("absent", says)
+
+
+def test_each_card_has_a_line(tmp_path: Path) -> None:
+    one, two = seen(L4, L4)
+    cards = (one, msgspec.structs.replace(two, gpu=Missing(why="GPU `1` does not tell its memory")))
+    health = look(tmp_path, msgspec.structs.replace(machine(tmp_path), nvml=ScriptedNvml(cards)))
+    assert row(health, "gpu 0").says == "NVIDIA L4, 24.2 GB, compute capability 8.9, driver 550.54.15"
+    assert (row(health, "gpu 1").state, row(health, "gpu 1").says) == (
+        "absent",
+        "GPU `1` does not tell its memory",
+    )
+
+
+def test_the_cache_is_weighed(tmp_path: Path) -> None:
+    world = machine(tmp_path)
+    assert (
+        f"{world.cache_folder}, not made yet; {tmp_path}, " in row(look(tmp_path, world), "cache folder").says
+    )
+    world.cache_folder.mkdir(parents=True)
+    (world.cache_folder / "digests").write_bytes(b"x" * 1500)
+    says = row(look(tmp_path, world), "cache folder").says
+    assert says.startswith(f"{world.cache_folder}, ")
+    assert says.endswith(" free, 1 files of 1.5 kB in it")
+
+
+def test_tools_are_looked_for_on_the_path_of_the_world_alone(tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "sbatch"
+    tool.parent.mkdir()
+    tool.write_bytes(b"")
+    tool.chmod(0o755)
+    world = msgspec.structs.replace(machine(tmp_path), environment={"PATH": str(tool.parent)})
+    health = look(tmp_path, world)
+    assert row(health, "slurm: sbatch").says == str(tool)
+    assert row(health, "slurm: squeue").says == "not on the PATH"
+    assert row(health, "sandbox: bwrap").says == "not on the PATH"
+    assert row(look(tmp_path), "slurm: sbatch").says == "not on the PATH"
+
+
+def test_what_is_not_needed_does_not_make_a_machine_unfit() -> None:
+    absent = Row(what="gpu", state="absent", says="", is_needed=False)
+    assert Health(rows=(absent,)).is_fit
+    assert not Health(rows=(absent, msgspec.structs.replace(absent, is_needed=True))).is_fit
+
+
+def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path / "work")
+    health = look(tmp_path)
+    assert row(health, "current folder").says == f"`{tmp_path}/work` may not be written"
+    assert not health.is_fit
+
+
+def test_device_is_the_one_that_a_lock_would_name(tmp_path: Path) -> None:
+    device: Device = machine(tmp_path).host.device()
+    assert row(look(tmp_path), "cpu").says.endswith(f"({device.name})")
