@@ -60,6 +60,7 @@ class _Tour:
             ("Make a project, with three models", self._project),
             ("Make the spec exact: a lock for this machine", self._lock),
             ("Measure what the lock says", self._run),
+            ("Compare each quant with the F16, item by item", self._diff),
             ("Add a quant: only the new point is measured", self._add),
             ("Change one byte of a model, and be refused", self._refuse),
         )
@@ -97,6 +98,9 @@ class _Tour:
 
     def _run(self) -> ExitCode | None:
         return self._qlock("run", self._lock_path())
+
+    def _diff(self) -> ExitCode | None:
+        return self._qlock("diff", self._run_path())
 
     def _add(self) -> ExitCode | None:
         from qlock.flows import demo
@@ -183,6 +187,11 @@ class _Tour:
         import msgspec
 
         return msgspec.structs.replace(self._means.world(), cwd=self._folder)
+
+    def _run_path(self) -> str:
+        from qlock.flows import demo
+
+        return demo.run_path(self._world(), self._folder).relative_to(self._folder).as_posix()
 
     def _lock_path(self) -> str:
         from qlock.flows import demo
