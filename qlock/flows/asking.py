@@ -34,6 +34,7 @@ from qlock.engines.interface import (
 )
 from qlock.errors import InputError
 from qlock.flows.kinds import SuiteKind
+from qlock.flows.run_folder import items_digest
 from qlock.suites.interface import Data, Item, Play
 from qlock.world.render import Renderer
 
@@ -185,7 +186,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         return PromptsPin(
             suite=self.suite.name,
             items=len(questions),
-            items_digest=digest_of("items", [[question.item.id, question.digest] for question in questions]),
+            items_digest=items_digest([(question.item.id, question.digest) for question in questions]),
             text_digest=digest_of("prompts", [question.first.text for question in questions]),
             tokens_digest=digest_of("tokens", [question.first.tokens for question in questions]),
             uses_date=any(question.first.uses_date for question in questions),

@@ -9,13 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
-from qlock.core.digest import sha256_of
+from qlock.core.digest import blake3_of, sha256_of
 from qlock.core.facts import ModelFile
 from qlock.core.lock import Lock, ModelPin, SuiteFile, SuitePin
 from qlock.core.spec import ModelSpec
 from qlock.core.verify import Finding, Rule, differences, missing
-from qlock.errors import AbsentError, QlockError
+from qlock.errors import QlockError
 from qlock.flows.moving import model_why
 from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
 from qlock.flows.places import Places
@@ -29,31 +30,71 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     findings: tuple[Finding, ...]
     weights: dict[str, tuple[str, ...]]
-    """Model name to absolute paths of its files, where all of them are as locked."""
+    """Model name to absolute paths of its files, where all of them are as locked and llama.cpp can run it."""
+    other_weights: dict[str, tuple[str, ...]]
+    """The same where files have other bytes than locked; for a run that is forced."""
     exams: tuple[Exam, ...]
+    """Suites whose files are as locked."""
+    other_exams: tuple[Exam, ...]
+    """Suites whose files have other bytes than locked; for a run that is forced."""
     cached: int
     """How many digests came from the cache."""
+
+
+class _Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as it lies here."""
+
+    paths: tuple[str, ...]
+    """Of each file that was found, right or wrong."""
+    findings: tuple[Finding, ...]
+    cached: int
 
 
 def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> Sight:
     """Rules 1 to 3: every file of every model and suite, and the device."""
     findings: list[Finding] = []
     weights: dict[str, tuple[str, ...]] = {}
+    others: dict[str, tuple[str, ...]] = {}
     cached = 0
     for model in lock.model:
-        paths, found, hits = _model(world, model, places, rehash=rehash)
-        findings += found
-        cached += hits
-        if not found:
-            weights[model.name] = paths
-    exams = []
+        seen = _model(world, model, places, rehash=rehash)
+        unknown = _unknown_types(model)
+        findings += [*seen.findings, *unknown]
+        cached += seen.cached
+        if len(seen.paths) == len(model.file) and not unknown:
+            (others if seen.findings else weights)[model.name] = seen.paths
+    right: list[Exam] = []
+    wrong: list[Exam] = []
     for suite in lock.suite:
         exam, found = _suite(world, suite, places)
         findings += found
         if exam is not None:
-            exams.append(exam)
+            (wrong if found else right).append(exam)
     findings += device_findings(world, lock)
-    return Sight(findings=tuple(findings), weights=weights, exams=tuple(exams), cached=cached)
+    return Sight(
+        findings=tuple(findings),
+        weights=weights,
+        other_weights=others,
+        exams=tuple(right),
+        other_exams=tuple(wrong),
+        cached=cached,
+    )
+
+
+def _unknown_types(model: ModelPin) -> list[Finding]:
+    """A finding for each tensor type that llama.cpp does not have: the engine would not load the file."""
+    return [
+        Finding(
+            rule="model-files",
+            where=f"model.{model.name}.recipe.{row.type}",
+            expected="a type of llama.cpp",
+            found=row.type,
+            effect="output",
+            why="needs ik_llama.cpp?",
+        )
+        for row in model.recipe
+        if row.bytes is UNSET
+    ]
 
 
 def device_findings(world: World, lock: Lock) -> list[Finding]:
@@ -69,39 +110,33 @@ def device_findings(world: World, lock: Lock) -> list[Finding]:
     return found
 
 
-def _model(
-    world: World, model: ModelPin, places: Places, *, rehash: bool
-) -> tuple[tuple[str, ...], list[Finding], int]:
+def _model(world: World, model: ModelPin, places: Places, *, rehash: bool) -> _Seen:
     paths: list[str] = []
     findings: list[Finding] = []
     cached = 0
     for file in model.file:
         where = f"model.{model.name}.file.{file.name}"
-        right: Path | None = None
-        wrong: Path | Finding | None = None
-        hits = 0
+        right, wrong = None, None
+        unreadable = "no file of this name was found"
         for candidate in places.candidates(file.name, model.requested):
             try:
                 digest = world.digests.blake3_file(candidate, cache=world.cache_folder, rehash=rehash)
             except QlockError as error:
-                wrong = wrong or missing("model-files", where, "readable", str(error))
+                unreadable = str(error)
                 continue
-            hits += digest.cached
+            cached += digest.cached
             if digest.size_bytes == file.size_bytes and digest.blake3 == file.blake3:
                 right = candidate
                 break
             wrong = wrong or candidate
-        cached += hits
-        match right, wrong:
-            case Path() as found, _:
-                paths.append(str(found))
-            case None, Finding() as finding:
-                findings.append(finding)
-            case None, Path() as other:
-                findings += _changed(world, model, file, other, where)
-            case _:
-                findings.append(missing("model-files", where, "present", "no file of this name was found"))
-    return tuple(paths), findings, cached
+        if right is not None:
+            paths.append(str(right))
+        elif wrong is not None:
+            paths.append(str(wrong))
+            findings += _changed(world, model, file, wrong, where)
+        else:
+            findings.append(missing("model-files", where, "present", unreadable))
+    return _Seen(paths=tuple(paths), findings=tuple(findings), cached=cached)
 
 
 def _changed(world: World, model: ModelPin, file: ModelFile, path: Path, where: str) -> list[Finding]:
@@ -132,6 +167,7 @@ def _model_difference(world: World, model: ModelPin, path: Path) -> str:
 
 
 def _suite(world: World, suite: SuitePin, places: Places) -> tuple[Exam | None, list[Finding]]:
+    """The exam out of the files that were found, right or wrong; ``None`` where one is not to be had."""
     data: dict[str, bytes] = {}
     findings: list[Finding] = []
     for file in suite.file:
@@ -140,45 +176,46 @@ def _suite(world: World, suite: SuitePin, places: Places) -> tuple[Exam | None, 
         match found:
             case bytes():
                 data[file.key] = found
-            case str() as other:
-                findings.append(
-                    Finding(
-                        rule="suite-files",
-                        where=f"{where}.sha256",
-                        expected=file.sha256,
-                        found=other,
-                        effect="output",
-                    )
+                seen = msgspec.structs.replace(
+                    file, size_bytes=len(found), sha256=sha256_of(found), blake3=blake3_of(found)
                 )
-            case None:
-                findings.append(
-                    missing("suite-files", where, "present", f"no file called `{file.name}` was found")
-                )
-    if findings:
+                findings += differences("suite-files", where, file, seen)
+            case str() as why:
+                findings.append(missing("suite-files", where, "present", why))
+    if len(data) < len(suite.file):
         return None, findings
     template = data.pop(TEMPLATE_KEY, None)
-    return Exam(pin=suite, data=data, template=None if template is None else template.decode()), []
+    text = None if template is None else template.decode(errors="replace")
+    return Exam(pin=suite, data=data, template=text), findings
 
 
-def _data(world: World, file: SuiteFile, places: Places) -> bytes | str | None:
-    """The bytes of the right file, the digest of a wrong one, or ``None`` where there is none."""
-    wrong: str | None = None
+def _data(world: World, file: SuiteFile, places: Places) -> bytes | str:
+    """The bytes of the right file, else of one of its name; why there is none otherwise."""
+    wrong: bytes | None = None
+    why = f"no file called `{file.name}` was found"
     for candidate in places.candidates(file.name, file.requested):
         try:
             data = world.files.read_bounded(candidate, MOST_DATA_BYTES, file.key)
-        except AbsentError:
+        except QlockError as error:
+            why = str(error)
             continue
-        digest = sha256_of(data)
-        if digest == file.sha256:
+        if blake3_of(data) == file.blake3:
             return data
-        wrong = wrong or digest
-    return wrong
+        wrong = data if wrong is None else wrong
+    return why if wrong is None else wrong
 
 
 def look_again(
     world: World, lock: Lock, weights: dict[str, tuple[str, ...]], places: Places
 ) -> list[Finding]:
-    """Rule 8 for files: the very files that were loaded still have their bytes, and so have the suites'."""
+    """Rule 8 for files: the very files that were loaded still have their bytes, and so have the suites'.
+
+    Args:
+        world: The effects.
+        lock: What is locked.
+        weights: Model name to the paths that were loaded.
+        places: Where the suites' files lie.
+    """
     rule: Rule = "after-the-run"
     found: list[Finding] = []
     for model in lock.model:

@@ -9,11 +9,12 @@ Does not live here: making the new lock (``flows.resolve``).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
-from qlock.core.lock import Lock, ModelPin, SuitePin
+from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin
+from qlock.flows.pinning import fallen_back
 
 
 class Move(Base, frozen=True, kw_only=True):
@@ -22,7 +23,7 @@ class Move(Base, frozen=True, kw_only=True):
     name: str
     """What to give to ``--upgrade``."""
     what: str
-    """``model``, ``suite``, ``engine`` or ``device``."""
+    """``model``, ``suite``, ``engine``, ``device``, ``setting`` or ``point``."""
     why: str
 
 
@@ -49,6 +50,33 @@ def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
                 if before.name == after.name and what_changes_output(before) != what_changes_output(after):
                     changed = _changed(what_changes_output(before), what_changes_output(after))
                     found.append(Move(name=after.name, what=what, why=", ".join(changed[:5])))
+    found += [
+        Move(name=after.name, what="setting", why=f"falls back to 1 slot: {after.slots_why}")
+        for after in new.setting
+        for before in old.setting
+        if before != after and after.slots_why and fallen_back(before, after.slots_why) == after
+    ]
+    return tuple(found)
+
+
+def point_moves(kept: Mapping[str, PointPin], new: Lock, moved: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Points that behave otherwise although all that they stand on is as the old lock has it.
+
+    Args:
+        kept: Points of the old lock on the same ground.
+        new: The new lock; some of those points were proved again for it.
+        moved: The other moves: what follows from one of them is none of its own.
+    """
+    if any(move.what in ("engine", "device") for move in moved):
+        return ()
+    settings = {move.name for move in moved if move.what == "setting"}
+    found = []
+    for after in new.point:
+        before = kept.get(after.name)
+        if before is not None and after.setting not in settings:
+            changed = _changed(what_changes_output(before), what_changes_output(after))
+            if changed:
+                found.append(Move(name=after.name, what="point", why=", ".join(changed[:5])))
     return tuple(found)
 
 

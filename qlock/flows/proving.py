@@ -19,7 +19,7 @@ from qlock.core.canaries import CANARIES, PLAIN_TEXT, PROBE_PROMPTS, PROBE_STEPS
 from qlock.core.digest import digest_of
 from qlock.core.lock import PromptsPin, SuitePin
 from qlock.core.probing import verdict
-from qlock.core.verify import Finding
+from qlock.core.verify import Finding, Rule, differences, missing
 from qlock.engines.interface import (
     Broken,
     Done,
@@ -31,7 +31,7 @@ from qlock.engines.interface import (
     Measured,
     Sampling,
 )
-from qlock.errors import EngineError, QlockError
+from qlock.errors import AbsentError, EngineError, InputError, QlockError
 from qlock.flows.asking import Asker, Question
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.world.interface import World
@@ -209,6 +209,20 @@ def pinned(engine: facts.Engine) -> facts.Engine:
     return msgspec.structs.replace(
         engine, file=tuple(file for file in engine.file if file.role in ("build", "math", "driver"))
     )
+
+
+def see_engine(
+    world: World, engine: Engine, pin: facts.Engine, *, rule: Rule
+) -> tuple[facts.Engine | None, list[Finding]]:
+    """The engine as it runs now, with everything it maps, and what of it is not as locked.
+
+    A file that was replaced while the engine runs it cannot be read any more: that is a finding too.
+    """
+    try:
+        seen = engine_facts(world, engine, name=pin.name, kind=pin.kind)
+    except (AbsentError, InputError) as error:
+        return None, [missing(rule, f"engine.{pin.name}.file", "as locked", str(error))]
+    return seen, differences(rule, f"engine.{pin.name}", pin, pinned(seen))
 
 
 def proof(

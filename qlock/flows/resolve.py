@@ -23,7 +23,7 @@ from qlock.errors import InputError
 from qlock.flows import pinning
 from qlock.flows.keeping import Ground, kept_points
 from qlock.flows.layout import lock_path, project_of, spec_label
-from qlock.flows.moving import Move, moves
+from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.places import locate, shards
 from qlock.flows.point_proofs import Bench, Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
@@ -93,6 +93,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     else:
         lock = _unproved(ground, exams, kept, engine)
     moved = () if old is None else moves(old, lock)
+    moved += point_moves(kept, lock, moved)
     return Resolved(
         path=path,
         lock=lock,

@@ -3,7 +3,8 @@
 In order: lock and spec; rules 1 to 3; hold the folder; then point by point: load, rules 4 to 7, trials of the graders,
 the jobs; after the last item rule 8; grades; the seal. What was measured before is not measured again.
 
-Does not live here: one point (``flows.run_point``), the files of a run (``flows.run_folder``), printing.
+Does not live here: one point (``flows.run_point``), taking over and sealing (``flows.sealing``), the files of a run
+(``flows.run_folder``), printing.
 """
 
 from __future__ import annotations
@@ -13,27 +14,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET
 
-from qlock import __version__
 from qlock.core.base import Base, Count, Finite
 from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock, PointPin
-from qlock.core.plan import Job, jobs, prompts_of
-from qlock.core.record import Record, SealedJob
-from qlock.core.spec import spec_digest
-from qlock.core.verify import Finding, entries, refuses
+from qlock.core.plan import Job, jobs
+from qlock.core.record import Record, Row, is_done
+from qlock.core.spec import AnchorSpec, spec_digest
+from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
 from qlock.errors import InputError, RefusedError
 from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder, spec_beside
 from qlock.flows.look import Sight, look, look_again
 from qlock.flows.places import Places
-from qlock.flows.proving import Opener, engine_facts, pinned
+from qlock.flows.proving import Opener, see_engine
 from qlock.flows.refusal import FindingsError, is_allowed
 from qlock.flows.resolve import read_lock_file, read_spec_file
-from qlock.flows.run_folder import RunFacts, RunFolder, Segment, folder_name, next_repeat, run_folders
+from qlock.flows.run_folder import RunFolder, folder_name, next_repeat, run_folders
 from qlock.flows.run_point import Broken, Progress, Stage, TrialsFailedError, run_point
-from qlock.flows.scores import JobScore, job_scores, score_of, write_grades
+from qlock.flows.scores import JobScore, job_scores, score_of
+from qlock.flows.sealing import begin_segment, end_segment, open_jobs, seal_run, take_over, taken_over
 from qlock.flows.seat import Seat
 from qlock.world.interface import World
 from qlock.world.render import Renderer
@@ -101,17 +103,18 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
         EngineError: The engine did not start, or died again and again.
         AbsentError: The folder is held by another run, or the disk is full.
     """
-    lock, data = read_lock_file(world, asked.lock_path)
-    stale = "" if asked.frozen else why_stale(world, asked.lock_path, lock, data)
+    lock_path = world.cwd / asked.lock_path
+    lock, data = read_lock_file(world, lock_path)
+    stale = "" if asked.frozen else why_stale(world, lock_path, lock, data)
     if stale:
         return Ran(state="stale", why=stale)
-    refuse_missing(lock, asked.lock_path)
-    places = Places(world, base=project_of(asked.lock_path), folders=asked.models)
+    refuse_missing(lock, lock_path)
+    places = Places(world, base=project_of(lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
-    stopping = tuple(f for f in sight.findings if refuses(f) and not is_allowed(f, asked.allow))
+    stopping = _stopping(lock, sight, asked.allow)
     if stopping:
         return Ran(state=_refused_state(stopping), findings=sight.findings, cached_digests=sight.cached)
-    runs = asked.runs or runs_folder(asked.lock_path, lock)
+    runs = asked.runs or runs_folder(lock_path, lock)
     path = next_repeat(runs, data) if asked.repeat_lock else _folder(runs, data)
     folder = RunFolder(world, path)
     folder.prepare(data)
@@ -130,6 +133,19 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
             talk=talk,
         )
         return _Run(scene).go()
+
+
+def _stopping(lock: Lock, sight: Sight, allow: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Findings that end the run before it starts; what is not to be had at all cannot be allowed."""
+    models = sight.weights.keys() | sight.other_weights.keys()
+    suites = {exam.pin.name for exam in (*sight.exams, *sight.other_exams)}
+    absent = [f"model.{model.name}." for model in lock.model if model.name not in models]
+    absent += [f"suite.{suite.name}." for suite in lock.suite if suite.name not in suites]
+    return tuple(
+        finding
+        for finding in sight.findings
+        if refuses(finding) and (not is_allowed(finding, allow) or finding.where.startswith(tuple(absent)))
+    )
 
 
 def _refused_state(findings: tuple[Finding, ...]) -> State:
@@ -168,8 +184,9 @@ def refuse_missing(lock: Lock, lock_path: Path) -> None:
     """
     open_pins = [entry for entry in lock.missing if entry.until != "never"]
     if open_pins:
+        pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
         raise RefusedError(
-            f"the lock still misses {len(open_pins)} pins, first `{open_pins[0].pin}`: {open_pins[0].why}",
+            f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
             hint=f"run `qlock resolve` on the spec of `{lock_path.name}` on the node",
         )
 
@@ -209,28 +226,39 @@ class _Run:
         self._sight = scene.sight
         self._folder = scene.folder
         self._scene = scene
+        self._weights = {**scene.sight.other_weights, **scene.sight.weights}
+        self._open: dict[str, Job] = {}
         self._taken: dict[str, str] = {}
+        self._segment = 0
         self._measured = 0
         self._broken: list[Broken] = []
         self._anchors: list[AnchorCheck] = []
+        self._engine_label = ""
         self._engine_files: tuple[EngineFile, ...] = ()
 
     def go(self) -> Ran:
+        self._open = open_jobs(self._folder, self._lock)
         if not self._asked.repeat_lock and not self._asked.allow:
-            self._take_over()
-        segment = self._begin_segment()
-        ran = self._measure(segment)
-        self._end_segment(segment)
+            self._taken = taken_over(self._world, self._folder, self._open)
+        self._segment = begin_segment(
+            self._world, self._folder, self._lock, forced=self._asked.allow, taken=self._taken
+        )
+        for name, source in self._taken.items():
+            job = self._open.pop(name)
+            take_over(self._world, self._folder, self._lock, job, source=source, segment=self._segment)
+        ran = self._measure()
+        self._end_segment()
         return ran
 
-    def _measure(self, segment: int) -> Ran:
+    def _measure(self) -> Ran:
+        for job in jobs(self._lock):
+            if job.name not in self._open:
+                self._check_anchors(job)
         try:
             with Renderer() as renderer, Seat(self._start) as seat:
                 for point in self._points():
-                    self._point(point, seat, renderer, segment)
-                    off = [anchor for anchor in self._anchors if not anchor.holds]
-                    if off:
-                        return self._ran("anchor-off", why=f"{off[0].model} {off[0].suite}")
+                    if not self._off():
+                        self._point(point, seat, renderer)
                 again = self._again(seat)
         except FindingsError as refusal:
             return self._ran("refused", findings=(*self._sight.findings, *refusal.findings))
@@ -238,52 +266,66 @@ class _Run:
             return self._ran("trials-failed", trials=failed.trials)
         if again:
             return self._ran("refused", findings=(*self._sight.findings, *again))
-        if self._open_jobs():
+        if self._off():
+            return self._ran("anchor-off", why=self._off())
+        if self._open:
             return self._ran("incomplete")
-        return self._seal(segment)
+        return self._seal()
 
     def _start(self) -> Engine:
         return self._scene.open_engine(lib_folder=self._asked.engine)
 
     def _points(self) -> list[str]:
         """Points with something left to do; those with an anchor first."""
-        todo = {job.point for job in self._open_jobs()}
-        anchors = {(anchor.model, anchor.setting) for anchor in self._lock.anchor}
+        todo = {job.point for job in self._open.values()}
         pins = [pin for pin in self._lock.point if pin.name in todo]
-        has_anchor = {pin.name for pin in pins for model, _ in anchors if pin.model == model}
-        return sorted((pin.name for pin in pins), key=lambda name: (name not in has_anchor, name))
+        return [pin.name for pin in sorted(pins, key=lambda pin: (not self._anchors_of(pin), pin.name))]
 
-    def _point(self, name: str, seat: Seat, renderer: Renderer, segment: int) -> None:
+    def _anchors_of(self, pin: PointPin) -> list[AnchorSpec]:
+        return [
+            anchor
+            for anchor in self._lock.anchor
+            if anchor.model == pin.model and anchor.setting in (UNSET, pin.setting)
+        ]
+
+    def _point(self, name: str, seat: Seat, renderer: Renderer) -> None:
         stage = Stage(
             world=self._world,
             lock=self._lock,
             folder=self._folder,
-            weights=self._sight.weights,
-            exams=self._sight.exams,
+            weights=self._weights,
+            exams=(*self._sight.exams, *self._sight.other_exams),
             seat=seat,
             renderer=renderer,
-            segment=segment,
+            segment=self._segment,
             allow=self._asked.allow,
             talk=self._scene.talk,
+            on_row=self._count,
         )
-        for event in run_point(stage, name, [job for job in self._open_jobs() if job.point == name]):
+        anchored = {anchor.suite for anchor in self._anchors_of(self._pin(name))}
+        mine = [job for job in self._open.values() if job.point == name]
+        for event in run_point(stage, name, sorted(mine, key=lambda job: job.suite not in anchored)):
             match event:
                 case Broken():
                     self._broken.append(event)
                 case Record():
-                    self._measured += len(event.rows)
-                    self._check_anchor(event)
+                    self._check_anchors(self._open.pop(event.header.job))
+                    if self._off():
+                        return
 
-    def _check_anchor(self, record: Record) -> None:
-        pin = next(pin for pin in self._lock.point if pin.name == record.header.point)
-        for anchor in self._lock.anchor:
-            if anchor.model != pin.model or anchor.suite != record.header.suite:
+    def _count(self, row: Row) -> None:
+        self._measured += is_done(row)
+
+    def _check_anchors(self, job: Job) -> None:
+        """Hold the score of a closed job against what was published for it."""
+        for anchor in self._anchors_of(self._pin(job.point)):
+            if anchor.suite != job.suite:
                 continue
-            if isinstance(anchor.setting, str) and anchor.setting != pin.setting:
-                continue
+            record = self._folder.record(job.name)
+            assert record is not None
             found = score_of(self._folder, self._lock, record)
             if found is None:
-                raise InputError("the anchor has no score").within(record.header.job)
+                raise InputError("the anchor has no score").within(job.name)
             self._anchors.append(
                 AnchorCheck(
                     model=anchor.model,
@@ -295,111 +337,43 @@ class _Run:
                 )
             )
 
+    def _off(self) -> str:
+        """The first anchor that does not hold; empty while all do."""
+        return next((f"{anchor.model} {anchor.suite}" for anchor in self._anchors if not anchor.holds), "")
+
     def _again(self, seat: Seat) -> list[Finding]:
-        """Rule 8: the files, and the libraries of the engine that is still running."""
-        found = look_again(self._world, self._lock, self._sight.weights, self._scene.places)
-        if seat.is_up:
-            engine = self._lock.engine[0]
-            seen = engine_facts(self._world, seat, name=engine.name, kind=engine.kind)
-            self._engine_files = seen.file
-            locked = pinned(seen).file
-            found += entries("after-the-run", f"engine.{engine.name}.file", engine.file, locked)
-        return [finding for finding in found if not is_allowed(finding, self._asked.allow)]
+        """Rule 8: the files, and the libraries of the engine that is still running.
 
-    def _open_jobs(self) -> list[Job]:
-        """Jobs whose record has no closing line yet."""
-        open_ones = []
+        What was measured with something that changed is set aside, and measured again by the next run.
+        """
+        files = self._stops(look_again(self._world, self._lock, self._weights, self._scene.places))
+        engine = self._stops(self._engine_again(seat) if seat.is_up else [])
         for job in jobs(self._lock):
-            record = self._folder.record(job.name)
-            if record is not None and record.header.job_digest != job.digest:
-                raise InputError(
-                    f"the record of `{job.name}` belongs to another lock",
-                    hint="give another folder with --runs",
-                )
-            if record is None or record.closing is None:
-                open_ones.append(job)
-        return open_ones
+            model = f"model.{self._pin(job.point).model}."
+            is_doubtful = bool(engine) or any(finding.where.startswith(model) for finding in files)
+            if is_doubtful and job.name not in self._taken:
+                self._folder.set_aside(job.name, self._segment)
+        return files + engine
 
-    def _take_over(self) -> None:
-        """Copy closed records of equal jobs out of sealed runs beside this one."""
-        wanted = {job.digest: job for job in self._open_jobs() if self._folder.record(job.name) is None}
-        for path in run_folders(self._folder.path.parent):
-            other = RunFolder(self._world, path)
-            seal = other.seal() if path != self._folder.path else None
-            if seal is None or seal.forced:
-                continue
-            for sealed_job in seal.job:
-                job = wanted.pop(sealed_job.job_digest, None)
-                if job is None:
-                    continue
-                record = other.record(sealed_job.job)
-                if record is None or record.closing is None:
-                    raise InputError(f"the sealed run `{path.name}` misses the record of `{sealed_job.job}`")
-                if record.closing.answers_digest != sealed_job.answers_digest:
-                    raise InputError(
-                        f"the record of `{sealed_job.job}` in `{path.name}` does not fit its seal"
-                    )
-                digest = prompts_of(self._pin(job.point), job.suite).items_digest
-                self._folder.write_items(digest, other.items(digest))
-                self._folder.take_over(record, job)
-                self._taken[job.name] = path.name
+    def _engine_again(self, seat: Seat) -> list[Finding]:
+        seen, found = see_engine(self._world, seat, self._lock.engine[0], rule="after-the-run")
+        if seen is not None:
+            self._engine_label, self._engine_files = seen.label, seen.file
+        return found
+
+    def _stops(self, found: list[Finding]) -> list[Finding]:
+        return [f for f in found if refuses(f) and not is_allowed(f, self._asked.allow)]
 
     def _pin(self, point: str) -> PointPin:
         return next(pin for pin in self._lock.point if pin.name == point)
 
-    def _begin_segment(self) -> int:
-        before = self._folder.facts()
-        here = self._world.host.surroundings()
-        segment = Segment(
-            started_utc=self._world.clock.now().isoformat(timespec="seconds"),
-            ended_utc="",
-            host_name=here.host_name,
-            boot_id=here.boot_id,
-            kernel=here.kernel,
-            python=here.python,
-            qlock=__version__,
-            engine_label=self._lock.engine[0].label,
-            engine_file=(),
-            device=self._lock.device[0],
-            forced=tuple(sorted(self._asked.allow)),
-        )
-        self._folder.write_facts(RunFacts(facts_version=1, segment=(*before.segment, segment)))
-        return len(before.segment)
+    def _end_segment(self) -> None:
+        label, files = self._engine_label, self._engine_files
+        end_segment(self._world, self._folder, self._segment, label=label, files=files)
 
-    def _end_segment(self, number: int) -> None:
-        """Note when it ended; a sealed run's facts are already sealed with their end."""
-        if self._folder.seal() is not None:
-            return
-        before = self._folder.facts()
-        ended = msgspec.structs.replace(
-            before.segment[number],
-            ended_utc=self._world.clock.now().isoformat(timespec="seconds"),
-            engine_file=self._engine_files,
-        )
-        segments = (*before.segment[:number], ended, *before.segment[number + 1 :])
-        self._folder.write_facts(RunFacts(facts_version=1, segment=segments))
-
-    def _seal(self, segment: int) -> Ran:
-        sealed_jobs = []
-        for job in jobs(self._lock):
-            record = self._folder.record(job.name)
-            assert record is not None
-            assert record.closing is not None
-            write_grades(self._folder, self._lock, record)
-            sealed_jobs.append(
-                SealedJob(
-                    job=job.name,
-                    job_digest=job.digest,
-                    answers_digest=record.closing.answers_digest,
-                    items=record.closing.items,
-                    taken_from=self._taken.get(job.name, ""),
-                )
-            )
-        self._end_segment(segment)
-        forced = {fact for part in self._folder.facts().segment for fact in part.forced}
-        seal = self._folder.write_seal(
-            tuple(sealed_jobs), forced=tuple(sorted(forced)), lock_bytes=self._scene.data
-        )
+    def _seal(self) -> Ran:
+        self._end_segment()
+        seal = seal_run(self._folder, self._lock, self._scene.data)
         return self._ran("sealed", answers_digest=seal.answers_digest)
 
     def _ran(self, state: State, **more: Any) -> Ran:

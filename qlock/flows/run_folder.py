@@ -26,6 +26,7 @@ import msgspec
 from qlock.core import facts
 from qlock.core.base import Base, Count
 from qlock.core.canon import from_json, json_bytes
+from qlock.core.digest import digest_of
 from qlock.core.lock import Lock, lock_digest, read_lock
 from qlock.core.plan import Job
 from qlock.core.record import (
@@ -64,10 +65,14 @@ class Segment(Base, frozen=True, kw_only=True):
     python: str
     qlock: str
     engine_label: str
+    """Version text; empty as long as ``engine_file`` is."""
     engine_file: tuple[facts.EngineFile, ...]
     """Every file that the engine mapped, also what no lock pins; empty while it goes on, and after a kill."""
     device: facts.Device
+    """As it was seen."""
     forced: tuple[str, ...]
+    taken_over: dict[str, str]
+    """Job to the sealed run beside this one that its record was copied from."""
 
 
 class RunFacts(Base, frozen=True, kw_only=True):
@@ -153,13 +158,22 @@ class RunFolder:
         self.write(f"record/{record.header.job}.jsonl", b"".join(line_bytes(line) for line in lines))
         return Record(header=record.header, rows=rows, closing=closing, torn_bytes=0)
 
-    def take_over(self, record: Record, job: Job) -> None:
-        """Write the closed record of an equal job of another run as this job's own."""
+    def set_aside(self, job: str, segment: int) -> None:
+        """Take the rows of a segment that cannot be trusted out of a record, so that they are measured again."""
+        record = self.record(job)
+        if record is not None and any(row.segment == segment for row in record.rows):
+            rows = [row for row in record.rows if row.segment != segment]
+            lines = [record.header, *rows]
+            self.write(f"record/{job}.jsonl", b"".join(line_bytes(line) for line in lines))
+
+    def take_over(self, record: Record, job: Job, *, segment: int) -> None:
+        """Write the closed record of an equal job of another run as this job's own, done in this segment."""
         header = msgspec.structs.replace(
             record.header, job=job.name, suite=job.suite, point=job.point, repeat=job.repeat
         )
         assert record.closing is not None
-        lines = [header, *record.rows, record.closing]
+        rows = [msgspec.structs.replace(row, segment=segment) for row in record.rows]
+        lines = [header, *rows, record.closing]
         self.write(f"record/{job.name}.jsonl", b"".join(line_bytes(line) for line in lines))
 
     def write_grades(self, record: Record, grades: tuple[Grade, ...], *, grade_version: int) -> None:
@@ -197,7 +211,7 @@ class RunFolder:
             self.write(name, b"".join(lines))
 
     def items(self, digest: str) -> tuple[Item, ...]:
-        """The items that were asked, in order."""
+        """The items that were asked, in order, as the file has them; whether they fit the digest is not looked at."""
         name = items_name(digest)
         lines = self.read(name).split(b"\n")[:-1]
         rows = [from_json(line, ItemLine, name=f"{name}: line {n}") for n, line in enumerate(lines, start=1)]
@@ -236,12 +250,17 @@ class RunFolder:
         """Every file that the seal covers, with its digest now."""
         names = [path.relative_to(self.path).as_posix() for path in self.path.rglob("*") if path.is_file()]
         for name in sorted(names):
-            if (
-                name == "facts.json"
-                or name.startswith(("record/", "grades/", "items/"))
-                or name == "lock.toml"
+            # A kill while a file is put in place leaves its unfinished neighbour, whose name begins with a dot.
+            is_whole = not name.rpartition("/")[2].startswith(".")
+            if is_whole and (
+                name in ("facts.json", "lock.toml") or name.startswith(("record/", "grades/", "items/"))
             ):
                 yield sealed(name, self.read(name))
+
+
+def items_digest(items: list[tuple[str, str]]) -> str:
+    """Digest of a suite's items out of the id and digest of each, in order."""
+    return digest_of("items", items)
 
 
 def items_name(digest: str) -> str:

@@ -9,6 +9,7 @@ Does not live here: which points run, rule 8, the seal (``flows.run``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import UNSET
 
 from qlock.core import facts
 from qlock.core.base import Base, Count
+from qlock.core.exchange import Completed, Scored
 from qlock.core.gguf import describe
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, prompts_of
@@ -76,10 +78,19 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     segment: int
     allow: tuple[str, ...]
     talk: Callable[[Progress], None]
+    on_row: Callable[[Row], None]
+    """Told of each row that was stored."""
+
+
+class Sitting(msgspec.Struct, frozen=True, kw_only=True):
+    """One suite at the loaded point, with its questions."""
+
+    asker: Asker
+    questions: tuple[Question, ...]
 
 
 def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Broken]:
-    """Do the open jobs of a point; gives each closed record, and each item that could not be answered.
+    """Do the open jobs of a point in their order; gives each closed record, and each item that could not be answered.
 
     Raises:
         FindingsError: Rules 4 to 7 found something.
@@ -91,8 +102,7 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
     stage.seat.point(lambda engine: _prepare(stage, pin, engine))
     assert isinstance(pin.read_back, facts.ReadBack)
     template = _model_template(stage.world, weights)
-    anchored = {anchor.suite for anchor in stage.lock.anchor if anchor.model == pin.model}
-    asked: dict[str, tuple[Asker, tuple[Question, ...]]] = {}
+    asked: dict[str, Sitting] = {}
     for exam in stage.exams:
         if any(job.suite == exam.pin.name for job in jobs):
             asker = proving.asker(
@@ -103,23 +113,31 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
                 model_template=template,
                 frozen_date=stage.lock.frozen_date,
             )
-            asked[exam.pin.name] = (asker, _questions(stage, pin, asker, exam))
+            asked[exam.pin.name] = Sitting(asker=asker, questions=proving.questions_of(asker, exam))
+    _check_prompts(stage, pin, asked)
     _try_graders(asked)
-    for job in sorted(jobs, key=lambda job: job.suite not in anchored):
-        yield from _job(stage, job, *asked[job.suite])
+    setting = _setting(stage.lock, pin)
+    for job in jobs:
+        yield from _job(stage, job, asked[job.suite], slots=setting.slots)
 
 
 def prepare_point(
     world: World, lock: Lock, pin: PointPin, engine: Engine, weights: tuple[str, ...]
 ) -> list[Finding]:
     """Rules 4, 5 and 7: load a point and give what is not as locked."""
-    setting = next(setting for setting in lock.setting if setting.name == pin.setting)
+    setting = _setting(lock, pin)
+    where = f"point.{pin.name}"
     check_room(world, weights, setting)
     read_back = proving.load(engine, weights, setting)
-    where = f"point.{pin.name}"
-    found = read_back_findings(where, setting, read_back)
+    found: list[Finding] = []
     if isinstance(pin.read_back, facts.ReadBack):
         found += differences("read-back", f"{where}.read_back", pin.read_back, read_back)
+    told = {finding.where.rpartition(".")[2] for finding in found}
+    found += [
+        finding
+        for finding in read_back_findings(where, setting, read_back)
+        if finding.where.rpartition(".")[2] not in told
+    ]
     behaviour = proving.behave(engine, read_back)
     found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
     if pin.plain_text_nats is UNSET:
@@ -135,9 +153,11 @@ def prepare_point(
             )
         )
     engine_pin = next(entry for entry in lock.engine if entry.name == pin.engine)
-    seen = proving.pinned(proving.engine_facts(world, engine, name=engine_pin.name, kind=engine_pin.kind))
-    found += differences("engine-files", f"engine.{engine_pin.name}", engine_pin, seen)
-    return found
+    return found + proving.see_engine(world, engine, engine_pin, rule="engine-files")[1]
+
+
+def _setting(lock: Lock, pin: PointPin) -> facts.Setting:
+    return next(setting for setting in lock.setting if setting.name == pin.setting)
 
 
 def _prepare(stage: Stage, pin: PointPin, engine: Engine) -> None:
@@ -145,32 +165,33 @@ def _prepare(stage: Stage, pin: PointPin, engine: Engine) -> None:
 
 
 def _model_template(world: World, weights: tuple[str, ...]) -> str | None:
-    from pathlib import Path
-
     template = describe(gguf_header_of(world, Path(weights[0]))).template
     return None if template is UNSET else template
 
 
-def _questions(stage: Stage, pin: PointPin, asker: Asker, exam: Exam) -> tuple[Question, ...]:
-    """Rule 6: what is asked now is what was locked."""
-    questions = proving.questions_of(asker, exam)
-    locked = prompts_of(pin, exam.pin.name)
-    where = f"point.{pin.name}.prompts.{exam.pin.name}"
-    refuse(differences("prompts", where, locked, asker.pin(questions)), allow=stage.allow)
-    stage.folder.write_items(locked.items_digest, tuple(question.item for question in questions))
-    return questions
+def _check_prompts(stage: Stage, pin: PointPin, asked: dict[str, Sitting]) -> None:
+    """Rule 6: what is asked now is what was locked, in every suite."""
+    found: list[Finding] = []
+    for suite, sitting in asked.items():
+        where = f"point.{pin.name}.prompts.{suite}"
+        now = sitting.asker.pin(sitting.questions)
+        found += differences("prompts", where, prompts_of(pin, suite), now)
+    refuse(found, allow=stage.allow)
+    for suite, sitting in asked.items():
+        items = tuple(question.item for question in sitting.questions)
+        stage.folder.write_items(prompts_of(pin, suite).items_digest, items)
 
 
-def _try_graders(asked: dict[str, tuple[Asker, tuple[Question, ...]]]) -> None:
+def _try_graders(asked: dict[str, Sitting]) -> None:
     failures: list[TrialFailure] = []
-    for suite, (asker, questions) in asked.items():
-        items = tuple(question.item for question in questions)
-        failures += try_grader(asker.kind, items, asker.params, suite=suite)
+    for suite, sitting in asked.items():
+        items = tuple(question.item for question in sitting.questions)
+        failures += try_grader(sitting.asker.kind, items, sitting.asker.params, suite=suite)
     if failures:
         raise TrialsFailedError(tuple(failures))
 
 
-def _job(stage: Stage, job: Job, asker: Asker, questions: tuple[Question, ...]) -> Iterator[Record | Broken]:
+def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Record | Broken]:
     path = stage.folder.record_path(job.name)
     with stage.world.journals.open_journal(path) as journal:
         if not any(True for _ in journal.rows()):
@@ -182,25 +203,19 @@ def _job(stage: Stage, job: Job, asker: Asker, questions: tuple[Question, ...]) 
 
         def on_row(row: Row) -> None:
             journal.append(row_bytes(row))
+            stage.on_row(row)
             count.row(row)
 
-        driver = Driver(stage.seat, asker, repeat=job.repeat, segment=stage.segment, on_row=on_row)
-        left = tuple(question for question in questions if question.item.id not in done)
-        setting = next(
-            entry for entry in stage.lock.setting if entry.name == _setting_of(stage.lock, job.point)
-        )
-        driver.ask(left, slots=setting.slots)
+        driver = Driver(stage.seat, sitting.asker, repeat=job.repeat, segment=stage.segment, on_row=on_row)
+        left = tuple(question for question in sitting.questions if question.item.id not in done)
+        driver.ask(left, slots=slots)
     record = stage.folder.record(job.name)
     assert record is not None
     broken = [row for row in record.rows if not is_done(row)]
     for row in broken:
         yield Broken(job=job.name, item=row.item, why=_why_broken(row))
     if not broken:
-        yield stage.folder.close_record(record, tuple(question.item.id for question in questions))
-
-
-def _setting_of(lock: Lock, point: str) -> str:
-    return next(pin.setting for pin in lock.point if pin.name == point)
+        yield stage.folder.close_record(record, tuple(question.item.id for question in sitting.questions))
 
 
 def _why_broken(row: Row) -> str:
@@ -228,8 +243,6 @@ class _Count:
 
 
 def _tokens(row: Row) -> int:
-    from qlock.core.exchange import Completed, Scored
-
     total = 0
     for reply in row.replies:
         match reply:

@@ -1,0 +1,153 @@
+"""What makes a run folder whole: taking over what sealed runs beside it hold, segments, and the seal.
+
+Does not live here: measuring (``flows.run``), the files themselves (``flows.run_folder``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from qlock import __version__
+from qlock.core.facts import EngineFile
+from qlock.core.lock import Lock
+from qlock.core.plan import Job, jobs, prompts_of
+from qlock.core.record import Record, Seal, SealedJob, item_digest
+from qlock.errors import InputError
+from qlock.flows.run_folder import RunFacts, RunFolder, Segment, items_digest, run_folders
+from qlock.flows.scores import write_grades
+from qlock.world.interface import World
+
+
+def open_jobs(folder: RunFolder, lock: Lock) -> dict[str, Job]:
+    """Jobs by name whose record has no closing line yet.
+
+    Raises:
+        InputError: A record is damaged, or of another lock.
+    """
+    found = {}
+    for job in jobs(lock):
+        record = folder.record(job.name)
+        if record is not None and record.header.job_digest != job.digest:
+            raise InputError(
+                f"the record of `{job.name}` belongs to another lock", hint="give another folder with --runs"
+            )
+        if record is None or record.closing is None:
+            found[job.name] = job
+    return found
+
+
+def taken_over(world: World, folder: RunFolder, wanted: dict[str, Job]) -> dict[str, str]:
+    """Name of each wanted job that a sealed run beside this one has done, to the name of that run.
+
+    A repeat (``LOCK8.2``) takes nothing over: it is there to be measured once more. Neither is anything taken of a
+    run that was forced.
+    """
+    if "." in folder.path.name:
+        return {}
+    by_digest = {job.digest: name for name, job in wanted.items() if folder.record(name) is None}
+    found = {}
+    for path in run_folders(folder.path.parent):
+        seal = RunFolder(world, path).seal() if path != folder.path else None
+        if seal is None or seal.forced:
+            continue
+        for sealed_job in seal.job:
+            name = by_digest.pop(sealed_job.job_digest, None)
+            if name is not None:
+                found[name] = path.name
+    return found
+
+
+def take_over(world: World, folder: RunFolder, lock: Lock, job: Job, *, source: str, segment: int) -> None:
+    """Copy a closed record out of the sealed run ``source`` as this job's own.
+
+    Raises:
+        InputError: What lies there does not fit its seal.
+    """
+    other = RunFolder(world, folder.path.parent / source)
+    seal = other.seal()
+    theirs = next((one for one in seal.job if one.job_digest == job.digest), None) if seal else None
+    if theirs is None:
+        raise InputError(f"the sealed run `{source}` was changed while it was read")
+    record = other.record(theirs.job)
+    if record is None or record.closing is None:
+        raise InputError(f"the sealed run `{source}` misses the record of `{theirs.job}`")
+    if record.closing.answers_digest != theirs.answers_digest:
+        raise InputError(f"the record of `{theirs.job}` in `{source}` does not fit its seal")
+    point = next(pin for pin in lock.point if pin.name == job.point)
+    digest = prompts_of(point, job.suite).items_digest
+    items = other.items(digest)
+    if items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items]) != digest:
+        raise InputError(f"the items of `{theirs.job}` in `{source}` are not those that were asked")
+    folder.write_items(digest, items)
+    folder.take_over(record, job, segment=segment)
+
+
+def begin_segment(
+    world: World, folder: RunFolder, lock: Lock, *, forced: tuple[str, ...], taken: dict[str, str]
+) -> int:
+    """Note that a stretch of running begins; gives its number."""
+    before = folder.facts()
+    here = world.host.surroundings()
+    segment = Segment(
+        started_utc=world.clock.now().isoformat(timespec="seconds"),
+        ended_utc="",
+        host_name=here.host_name,
+        boot_id=here.boot_id,
+        kernel=here.kernel,
+        python=here.python,
+        qlock=__version__,
+        engine_label="",
+        engine_file=(),
+        device=world.host.device(lock.device[0].name),
+        forced=tuple(sorted(forced)),
+        taken_over=taken,
+    )
+    folder.write_facts(RunFacts(facts_version=1, segment=(*before.segment, segment)))
+    return len(before.segment)
+
+
+def end_segment(
+    world: World, folder: RunFolder, number: int, *, label: str, files: tuple[EngineFile, ...]
+) -> None:
+    """Note when a stretch ended and which engine it had; a sealed run's facts stay as they are sealed."""
+    if folder.seal() is not None:
+        return
+    before = folder.facts()
+    ended = msgspec.structs.replace(
+        before.segment[number],
+        ended_utc=world.clock.now().isoformat(timespec="seconds"),
+        engine_label=label,
+        engine_file=files,
+    )
+    segments = (*before.segment[:number], ended, *before.segment[number + 1 :])
+    folder.write_facts(RunFacts(facts_version=1, segment=segments))
+
+
+def seal_run(folder: RunFolder, lock: Lock, lock_bytes: bytes) -> Seal:
+    """Grade every record and seal the folder; every job must be closed."""
+    facts = folder.facts()
+    sealed_jobs = []
+    for job in jobs(lock):
+        record = folder.record(job.name)
+        assert record is not None
+        assert record.closing is not None
+        write_grades(folder, lock, record)
+        sealed_jobs.append(
+            SealedJob(
+                job=job.name,
+                job_digest=job.digest,
+                answers_digest=record.closing.answers_digest,
+                items=record.closing.items,
+                taken_from=_taken_from(record, facts),
+            )
+        )
+    forced = {fact for segment in facts.segment for fact in segment.forced}
+    return folder.write_seal(tuple(sealed_jobs), forced=tuple(sorted(forced)), lock_bytes=lock_bytes)
+
+
+def _taken_from(record: Record, facts: RunFacts) -> str:
+    """The run that a record was taken over from; empty when it was measured here.
+
+    The rows of a record that is taken over carry the segment in which that was done.
+    """
+    return facts.segment[record.rows[0].segment].taken_over.get(record.header.job, "")
