@@ -1,7 +1,8 @@
 """The one driver between suites and engines: many plays kept going, every finished item handed on as a row.
 
 When the engine dies, the items that were under way are asked again one at a time, so that an item that kills it is
-found out; after three deaths it is set aside as an error, and the others go on. Nothing is scored here.
+found out; after three deaths it is set aside as an error, and the others go on. Where one item after another kills it,
+the engine is to blame, and the run stops. Nothing is scored here.
 
 Does not live here: rendering and tokenizing (``flows.asking``), storing rows (``flows.run_folder``).
 """
@@ -22,6 +23,9 @@ from qlock.flows.seat import Seat
 from qlock.suites.interface import Play
 
 DEATHS_OF_ONE_ITEM = 3
+"""So often an item is asked alone of an engine that dies at it, before it is set aside."""
+HOPELESS_ITEMS = 3
+"""So many items set aside one after another, none answered in between, say that the engine is to blame."""
 _AHEAD = 2
 
 
@@ -56,30 +60,33 @@ class Driver:
         self._segment = segment
         self._on_row = on_row
         self._under_way: dict[str, Turn] = {}
+        self._suspects: deque[Question] = deque()
         self._deaths: dict[str, int] = {}
+        """Of every suspect that has no row yet: how often the engine died while it was asked alone."""
+        self._set_aside = 0
 
     def ask(self, questions: tuple[Question, ...], *, slots: int) -> None:
         """Ask every question; returns when each has a row.
 
         Raises:
-            EngineError: The engine does not come up again.
+            EngineError: The engine does not come up again, or dies at item after item.
         """
         waiting = deque(questions)
-        suspects: deque[Question] = deque()
-        while waiting or suspects or self._under_way:
+        while waiting or self._suspects or self._under_way:
             try:
-                self._fill(waiting, suspects, slots)
+                self._fill(waiting, slots)
                 self._take(self._seat.next_done())
             except EngineError as error:
-                suspects.extend(self._bury(error))
+                self._bury(error)
                 self._seat.restart()
 
-    def _fill(self, waiting: deque[Question], suspects: deque[Question], slots: int) -> None:
-        if suspects:
-            if not self._under_way:
-                self._begin(suspects.popleft())
+    def _fill(self, waiting: deque[Question], slots: int) -> None:
+        """Begin what may be under way now: suspects one at a time, with nothing beside them."""
+        if any(item in self._deaths for item in self._under_way):
             return
-        if any(self._deaths.get(item) for item in self._under_way):
+        if self._suspects:
+            if not self._under_way:
+                self._begin(self._suspects.popleft())
             return
         while waiting and len(self._under_way) < slots * _AHEAD:
             self._begin(waiting.popleft())
@@ -104,6 +111,7 @@ class Driver:
             request = turn.play.send(reply)
         except StopIteration:
             self._finish(turn)
+            self._set_aside = 0
             return
         work = self._asker.work(turn.question.item, request, repeat=self._repeat)
         turn.prompt_tokens = len(work.tokens)
@@ -112,6 +120,7 @@ class Driver:
     def _finish(self, turn: Turn) -> None:
         item = turn.question.item
         del self._under_way[item.id]
+        self._deaths.pop(item.id, None)
         self._on_row(
             Row(
                 item=item.id,
@@ -123,27 +132,30 @@ class Driver:
             )
         )
 
-    def _bury(self, error: EngineError) -> list[Question]:
-        """Take what was under way off; what has to be asked again comes back, alone one after another."""
+    def _bury(self, error: EngineError) -> None:
+        """Make suspects of what was under way; who was alone, and too often, gets a row that says so."""
         turns = list(self._under_way.values())
-        self._under_way.clear()
-        again = []
-        for turn in turns:
-            turn.play.close()
-            item = turn.question.item.id
-            if len(turns) == 1:
-                self._deaths[item] = self._deaths.get(item, 0) + 1
-            if self._deaths.get(item, 0) >= DEATHS_OF_ONE_ITEM:
-                turn.replies = [
-                    Failed(why=f"the engine died {DEATHS_OF_ONE_ITEM} times at this item: {error.message}")
-                ]
-                self._under_way[item] = turn
-                self._finish(turn)
-            else:
-                again.append(turn.question)
         if not turns:
             raise error
-        return again
+        alone = turns[0].question.item.id if len(turns) == 1 else None
+        for turn in turns:
+            turn.play.close()
+            self._deaths.setdefault(turn.question.item.id, 0)
+        if alone is not None:
+            self._deaths[alone] += 1
+            if self._deaths[alone] == DEATHS_OF_ONE_ITEM:
+                why = f"the engine died {DEATHS_OF_ONE_ITEM} times at this item: {error.message}"
+                turns[0].replies = [Failed(why=why)]
+                self._finish(turns[0])
+                self._set_aside += 1
+                if self._set_aside == HOPELESS_ITEMS:
+                    raise EngineError(
+                        f"the engine died at {HOPELESS_ITEMS} items in a row: {error.message}",
+                        hint="look at the engine; the items are asked again by the next run",
+                    ) from error
+                return
+        self._under_way.clear()
+        self._suspects.extend(turn.question for turn in turns)
 
 
 def _under(work: Work, id_: str) -> Work:

@@ -26,6 +26,9 @@ from qlock.core.record import Grade, Record, Row
 from qlock.flows.kinds import SuiteKind
 from qlock.suites.interface import Item, play_back
 
+_LARGEST_MEAN = 300.0
+"""Nats a token; beyond it a perplexity would leave what a float can hold."""
+
 
 class Score(Base, frozen=True, kw_only=True):
     """The score of one job, with its honest denominator."""
@@ -124,17 +127,14 @@ def mark(outcome: Outcome) -> float | None:
 
 
 def score(outcomes: tuple[Outcome, ...]) -> Score | None:
-    """The score over outcomes; ``None`` when not one of them can be scored."""
+    """The score over outcomes; ``None`` when there is none to give.
+
+    A perplexity over the windows that happened to work would be another figure under the same name, so one window
+    without its cost leaves none.
+    """
     nats = [outcome for outcome in outcomes if isinstance(outcome, Nats)]
     if nats:
-        tokens = sum(outcome.scored_tokens for outcome in nats)
-        mean = math.fsum(outcome.nats_sum for outcome in nats) / tokens
-        return Score(
-            what="perplexity",
-            value=math.exp(min(mean, 700.0)),
-            items=len(nats),
-            left_out=len(outcomes) - len(nats),
-        )
+        return _perplexity(nats) if len(nats) == len(outcomes) else None
     marks = [value for value in map(mark, outcomes) if value is not None]
     if not marks:
         return None
@@ -144,3 +144,12 @@ def score(outcomes: tuple[Outcome, ...]) -> Score | None:
         items=len(marks),
         left_out=len(outcomes) - len(marks),
     )
+
+
+def _perplexity(windows: list[Nats]) -> Score | None:
+    """The exponential of the mean cost of a scored token; ``None`` beyond what a working model can cost."""
+    tokens = sum(window.scored_tokens for window in windows)
+    mean = math.fsum(window.nats_sum for window in windows) / tokens if tokens else math.inf
+    if mean > _LARGEST_MEAN:
+        return None
+    return Score(what="perplexity", value=math.exp(mean), items=len(windows), left_out=0)

@@ -268,8 +268,8 @@ def items_name(digest: str) -> str:
     return f"items/{digest.removeprefix('blake3:')[:16]}.jsonl"
 
 
-def header_of(job: Job) -> Header:
-    """The first line of a job's record."""
+def header_of(job: Job, *, items: int) -> Header:
+    """The first line of the record of a job with so many items."""
     return Header(
         record_version=1,
         job=job.name,
@@ -277,7 +277,7 @@ def header_of(job: Job) -> Header:
         suite=job.suite,
         point=job.point,
         repeat=job.repeat,
-        items=job.items,
+        items=items,
     )
 
 

@@ -195,7 +195,7 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
     path = stage.folder.record_path(job.name)
     with stage.world.journals.open_journal(path) as journal:
         if not any(True for _ in journal.rows()):
-            journal.append(row_bytes(header_of(job)))
+            journal.append(row_bytes(header_of(job, items=len(sitting.questions))))
         before = stage.folder.record(job.name)
         assert before is not None
         done = {row.item for row in before.rows if is_done(row)}
