@@ -15,7 +15,7 @@ import pytest
 from qlock.errors import AbsentError
 from qlock.world.process import Ended, Flooded, Limits, LineChild, Silent
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LONG_S = 30.0
 """A deadline that is only met when something is broken."""
 
