@@ -187,7 +187,9 @@ def _locks(draw: st.DrawFn) -> Lock:
         device=devices,
         model=models,
         setting=settings,
-        suite=tuple(msgspec.structs.replace(suite, points=names) for suite in suites),
+        suite=tuple(
+            msgspec.structs.replace(suite, points=names, repeats=draw(st.integers(1, 3))) for suite in suites
+        ),
         point=points,
         anchor=(),
         compare=UNSET,

@@ -36,6 +36,7 @@ __all__ = [
     "to_struct",
     "toml_text",
     "unknown_key",
+    "without_negative_zero",
 ]
 
 T = TypeVar("T")
@@ -297,18 +298,18 @@ def _key(key: str) -> str:
 def _line(key: str, value: Any) -> str:
     if value in ({}, [], ()):
         return f"{_key(key)} = {'{}' if value == {} else '[]'}"
-    return tomli_w.dumps({key: _without_negative_zero(value)}).removesuffix("\n")
+    return tomli_w.dumps({key: without_negative_zero(value)}).removesuffix("\n")
 
 
-def _without_negative_zero(value: Any) -> Any:
+def without_negative_zero(value: Any) -> Any:
     """The value as ``read_toml_table`` gives it back: −0.0 is 0.0."""
     match value:
         case float():
             return value + 0.0
         case list() | tuple():
-            return [_without_negative_zero(inner) for inner in value]
+            return [without_negative_zero(inner) for inner in value]
         case dict():
-            return {key: _without_negative_zero(inner) for key, inner in value.items()}
+            return {key: without_negative_zero(inner) for key, inner in value.items()}
         case _:
             return value
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from blake3 import blake3
 
-from qlock.core.canon import refuse_non_finite
+from qlock.core.canon import refuse_non_finite, without_negative_zero
 
 Digest = Annotated[
     str,
@@ -46,7 +46,7 @@ def digest_of(label: str, value: Any) -> str:
     """``blake3:…`` of a struct or plain value, over its canonical JSON with a written prefix.
 
     The bytes are ``qlock <label> 1\\n`` and then JSON with sorted keys, so that neither the order of keys nor
-    the type's name matters while any changed value does.
+    the type's name matters while any changed value does. −0.0 is 0.0, as in a file of TOML.
 
     Args:
         label: What is digested (``"spec"``, ``"items"`` …); two kinds of thing never share a digest.
@@ -57,7 +57,7 @@ def digest_of(label: str, value: Any) -> str:
     """
     plain = msgspec.to_builtins(value)
     refuse_non_finite(plain)
-    body = msgspec.json.encode(plain, order="sorted")
+    body = msgspec.json.encode(without_negative_zero(plain), order="sorted")
     return blake3_of(f"qlock {label} 1\n".encode() + body)
 
 

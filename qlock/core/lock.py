@@ -25,7 +25,7 @@ from qlock.core.digest import Digest, blake3_of
 from qlock.core.effects import keyed
 from qlock.core.escape import for_message, visible
 from qlock.core.recipe import RecipeRow
-from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec, PromptSpec, SamplingSpec
+from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec, PromptSpec, Repeats, SamplingSpec
 from qlock.errors import InputError
 
 LOCK_VERSION = 1
@@ -81,7 +81,7 @@ class SuitePin(Base, frozen=True, kw_only=True):
     kind: Name
     ask_version: Positive
     grade_version: Positive
-    repeats: Positive
+    repeats: Repeats
     items_limit: Annotated[Positive, _NOTE] | UnsetType = UNSET
     """At most so many items of each point: the ``limit``, or as many as there are. What a point was asked is pinned
     with its prompts."""

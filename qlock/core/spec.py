@@ -33,6 +33,8 @@ PointName = Annotated[
 _INT32_MAX = 2**31 - 1
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
 """A number that llama.cpp keeps in 32 bits."""
+Repeats = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+"""How often a suite is sat; each repeat is a job of its own."""
 Count32 = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
 
 
@@ -141,7 +143,7 @@ class SuiteSpec(Base, frozen=True, kw_only=True):
     settings: tuple[Name, ...] | UnsetType = UNSET
     limit: Positive | UnsetType = UNSET
     """Only the first so many items."""
-    repeats: Positive = 1
+    repeats: Repeats = 1
     sampling: SamplingSpec = SamplingSpec()
     prompt: PromptSpec = PromptSpec()
     params: dict[str, Any] = {}

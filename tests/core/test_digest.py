@@ -12,6 +12,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qlock.core.canon import without_negative_zero
 from qlock.core.digest import Digest, StreamDigests, blake3_of, digest_of, is_digest, sha256_of
 from tests.strategies import DIGESTS, PLAIN, TEXTS
 
@@ -78,7 +79,15 @@ def test_other_values_have_other_digests(a: list[Any], b: list[Any]) -> None:
 
 
 def _sorted(value: Any) -> bytes:
-    return msgspec.json.encode(value, order="sorted")
+    return msgspec.json.encode(without_negative_zero(value), order="sorted")
+
+
+def test_zero_has_no_sign() -> None:
+    assert (
+        digest_of("x", {"a": [-0.0, (-0.0,)]})
+        == digest_of("x", {"a": [0.0, (0.0,)]})
+        != digest_of("x", {"a": [0, [0]]})
+    )
 
 
 @given(st.lists(st.binary(max_size=100), max_size=5))

@@ -1,0 +1,292 @@
+"""Verification: one change, one finding, named by its leaf and as strong as the leaf; nothing changed, nothing found."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from qlock.core import verify
+from qlock.core.base import Base
+from qlock.core.effects import Effect, Leaf, keyed, leaves
+from qlock.core.lock import SuiteFile
+from qlock.core.verify import Finding, Rule, differences, entries, missing, read_back_findings, refuses, shown
+from tests.fakes.documents import (
+    a_device,
+    a_gpu_device,
+    a_lock,
+    a_model,
+    a_point,
+    a_read_back,
+    a_setting,
+    a_suite,
+    an_engine,
+    an_engine_file,
+)
+from tests.strategies import strategy
+
+RULES: tuple[Rule, ...] = get_args(Rule)
+RICH: list[Base] = [
+    an_engine(),
+    a_device(),
+    a_gpu_device(),
+    a_model(),
+    a_setting(),
+    a_suite(),
+    a_point(),
+    a_read_back(),
+]
+
+
+def other(value: Any) -> Any:
+    """Another value of the same kind."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case "system":
+            return "python"
+        case str():
+            return f"{value[:-1]}{'0' if value.endswith('1') else '1'}" if value else "x"
+        case tuple():
+            return (*value, "x") if not value or isinstance(value[0], str) else (*value, 99)
+        case list():
+            return [*value, 1]
+        case dict():
+            return {**value, "x": 1}
+        case _:
+            raise NotImplementedError(value)
+
+
+def changed(value: Any, path: str) -> Any:
+    """The value with the leaf at `path` changed: fields, entries by key, and dict keys as `core.effects` writes them."""
+    match value:
+        case Base():
+            field, _, rest = path.partition(".")
+            inner = getattr(value, field)
+            return msgspec.structs.replace(value, **{field: changed(inner, rest) if rest else other(inner)})
+        case tuple():
+            return tuple(
+                changed(entry, path.removeprefix(f"{key}.")) if path.startswith(f"{key}.") else entry
+                for key, entry in keyed(value).items()
+            )
+        case dict():
+            key, _, rest = path.partition(".")
+            return {**value, key: changed(value[key], rest) if rest else other(value[key])}
+        case _:
+            raise NotImplementedError(path)
+
+
+LEAVES = [
+    pytest.param(struct, leaf, id=f"{type(struct).__name__}-{leaf.path}")
+    for struct in RICH
+    for leaf in leaves(struct)
+]
+
+
+@pytest.mark.parametrize("struct", RICH, ids=lambda struct: type(struct).__name__)
+def test_nothing_changed_nothing_found(struct: Base) -> None:
+    assert differences("device", "x", struct, struct) == []
+    assert entries("device", "x", [struct], [struct]) == []
+
+
+@pytest.mark.parametrize("struct, leaf", LEAVES)
+def test_one_change_one_finding(struct: Base, leaf: Leaf) -> None:
+    found = differences("device", "x", struct, changed(struct, leaf.path))
+    sides = [(one.expected, one.found) for one in found]
+    if sides == [("present", "absent"), ("absent", "present")]:
+        # An entry that is called otherwise is another entry: the old one is gone, a new one is there.
+        assert leaf.path.rpartition(".")[2] in ("name", "key", "suite", "type", "variation")
+        assert {one.effect for one in found} == {leaf.effect}
+        return
+    new_key = leaf.value == {}
+    assert [(one.rule, one.where, one.effect) for one in found] == [
+        ("device", f"x.{leaf.path}.x" if new_key else f"x.{leaf.path}", leaf.effect)
+    ]
+    assert found[0].expected == ("missing" if new_key else shown(leaf.value))
+    assert found[0].found != found[0].expected
+
+
+def test_every_pin_of_a_lock_was_changed_above() -> None:
+    lock = a_lock()
+    tables = {name for name in lock.__struct_fields__ if isinstance(getattr(lock, name), tuple)}
+    kinds = {type(entry) for name in tables - {"anchor", "gate", "missing"} for entry in getattr(lock, name)}
+    assert kinds <= {type(struct) for struct in RICH}
+
+
+@pytest.mark.parametrize("struct", RICH, ids=lambda struct: type(struct).__name__)
+def test_what_could_not_be_seen_is_one_finding_each(struct: Base) -> None:
+    for field in struct.__struct_fields__:
+        value = getattr(struct, field)
+        if not (value and isinstance(value, tuple) and isinstance(value[0], Base)):
+            continue
+        for index, key in enumerate(keyed(value)):
+            fewer = msgspec.structs.replace(struct, **{field: (*value[:index], *value[index + 1 :])})
+            lost = differences("device", "x", struct, fewer)
+            new = differences("device", "x", fewer, struct)
+            if len(set(value)) < len(value):
+                continue
+            assert [(one.where, one.expected, one.found) for one in lost] == [
+                (f"x.{field}.{key}", "present", "absent")
+            ]
+            assert [(one.where, one.expected, one.found) for one in new] == [
+                (f"x.{field}.{key}", "absent", "present")
+            ]
+
+
+def finding(where: str, expected: str, found: str, effect: Effect = "output", why: str = "") -> Finding:
+    return Finding(rule="device", where=where, expected=expected, found=found, effect=effect, why=why)
+
+
+@pytest.mark.parametrize(
+    "locked, found, expected",
+    [
+        (a_device(cores=4), a_device(), [finding("d.cores", "4", "2", "timing")]),
+        (
+            a_gpu_device(),
+            a_gpu_device(gpu=a_gpu_device().gpu[:1]),
+            [finding("d.gpu.1", "present", "absent")],
+        ),
+        (a_device(gpu=()), a_device(gpu=a_gpu_device().gpu[:1]), [finding("d.gpu.0", "absent", "present")]),
+        (
+            a_device(instruction_sets=("avx", "fma")),
+            a_device(instruction_sets=("avx2", "fma", "avx2")),
+            [
+                finding(
+                    "d.instruction_sets",
+                    "avx, fma",
+                    "avx2, fma, avx2",
+                    why="only locked: avx; only found: avx2, avx2",
+                )
+            ],
+        ),
+        (
+            a_device(instruction_sets=("avx", "fma")),
+            a_device(instruction_sets=("fma", "avx")),
+            [
+                finding(
+                    "d.instruction_sets",
+                    "avx, fma",
+                    "fma, avx",
+                    why="the same values in another order or number",
+                )
+            ],
+        ),
+        (
+            a_point(read_back=UNSET),
+            a_point(),
+            [finding("d.read_back", "absent", "present")],
+        ),
+        (a_point(), a_point(canary=UNSET), [finding("d.canary.long-prompt", "present", "absent")]),
+        (a_point(canary=()), a_point(canary=UNSET), [finding("d.canary", "", "missing")]),
+        (a_point(plain_text_nats=UNSET), a_point(), [finding("d.plain_text_nats", "missing", "3.25")]),
+        (
+            a_model(sampling={"temp": {"a": 1}}),
+            a_model(sampling={"temp": True}),
+            [finding("d.sampling.temp", '{"a":1}', "true")],
+        ),
+    ],
+)
+def test_findings(locked: Base, found: Base, expected: list[Finding]) -> None:
+    assert differences("device", "d", locked, found) == expected
+
+
+def test_files_of_the_system_are_noted() -> None:
+    libc = an_engine_file(name="libc.so.6", role="system")
+    newer = msgspec.structs.replace(libc, size_bytes=7)
+    found = entries("engine-files", "engine.e.file", [libc], [newer])
+    assert [(one.where, one.effect, refuses(one)) for one in found] == [
+        ("engine.e.file.libc.so.6.size_bytes", "note", False)
+    ]
+    assert [one.effect for one in entries("engine-files", "f", [], [libc])] == ["note"]
+
+
+def test_two_tables() -> None:
+    lost, same, new = (an_engine_file(name=name) for name in ("lost", "same", "new"))
+    other_size = msgspec.structs.replace(same, size_bytes=1)
+    found = entries("engine-files", "engine.e.file", [lost, same], [other_size, new], effect="timing")
+    assert [(one.where, one.expected, one.found, one.effect) for one in found] == [
+        ("engine.e.file.lost", "present", "absent", "timing"),
+        ("engine.e.file.same.size_bytes", "1234567", "1", "timing"),
+        ("engine.e.file.new", "absent", "present", "timing"),
+    ]
+
+
+def test_what_could_not_be_seen_refuses() -> None:
+    gone = missing("model-files", "model.Q4.file.q4.gguf", "blake3:00", "no such file")
+    assert gone == Finding(
+        rule="model-files",
+        where="model.Q4.file.q4.gguf",
+        expected="blake3:00",
+        found="missing",
+        effect="output",
+        why="no such file",
+    )
+    assert refuses(gone)
+    assert not refuses(msgspec.structs.replace(gone, effect="timing"))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_a_remedy_and_stands_in_the_list(rule: Rule) -> None:
+    found = Finding(rule=rule, where="x", expected="1", found="2", effect="output")
+    assert found.remedy
+    assert not found.remedy.endswith(".")
+
+
+def test_the_list_of_rules_has_every_rule() -> None:
+    numbers = [line[:2] for line in (verify.__doc__ or "").splitlines() if line[:1].isdigit()]
+    assert numbers == [f"{number}." for number in range(1, len(RULES) + 1)]
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [(True, "true"), (False, "false"), (1.5, "1.5"), ((), ""), ((1, 2), "1, 2"), ("a\x1b[2J", "a\\x1b[2J")],
+)
+def test_values_for_people(value: Any, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_a_long_value_is_shown_short() -> None:
+    assert len(shown("x" * 10**6)) == 200
+    assert len(shown(tuple(range(10**5)))) == 200
+    assert len(shown({"a": "x" * 10**5})) == 200
+
+
+# ---------------------------------------------------------------- rule 5: reading back
+
+
+def test_an_engine_that_did_as_told() -> None:
+    assert read_back_findings("point.p", a_setting(), a_read_back()) == []
+
+
+def test_every_choice_that_is_read_back_is_held_against_the_setting() -> None:
+    told = set(a_setting().__struct_fields__) & set(a_read_back().__struct_fields__)
+    for name in sorted(told):
+        found = read_back_findings("point.p", a_setting(), changed(a_read_back(), name))
+        assert [(one.rule, one.where, one.expected, one.effect) for one in found] == [
+            ("read-back", f"point.p.{name}", shown(getattr(a_setting(), name)), "output")
+        ]
+
+
+@pytest.mark.parametrize(
+    "asked, offloaded, findings", [(99, 31, 0), (99, 30, 1), (10, 10, 0), (0, 1, 1), (10, 0, 1)]
+)
+def test_layers_on_the_gpu(asked: int, offloaded: int, findings: int) -> None:
+    found = read_back_findings("p", a_setting(gpu_layers=asked), a_read_back(layers_offloaded=offloaded))
+    assert [one.where for one in found] == ["p.layers_offloaded"] * findings
+
+
+# ---------------------------------------------------------------- laws
+
+
+@settings(max_examples=30)
+@given(st.lists(strategy(SuiteFile), max_size=3), st.lists(strategy(SuiteFile), max_size=3))
+def test_findings_mirror_each_other(a: list[SuiteFile], b: list[SuiteFile]) -> None:
+    forth = [(one.where, one.expected, one.found, one.effect) for one in entries("suite-files", "f", a, b)]
+    back = [(one.where, one.found, one.expected, one.effect) for one in entries("suite-files", "f", b, a)]
+    assert sorted(forth) == sorted(back)
