@@ -14,8 +14,8 @@ from qlock.cli.shown import Answer, Means, document, offline, readable, short_pa
 from qlock.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from qlock.cli.changed import Change
     from qlock.core.lock import Lock
+    from qlock.flows.changed import Change
     from qlock.flows.resolve import Resolved
     from qlock.world.interface import World
 
@@ -96,8 +96,8 @@ def _exit_code(line: Line, resolved: Resolved) -> ExitCode:
 
 
 def _changes(resolved: Resolved) -> tuple[Change, ...]:
-    from qlock.cli.changed import lock_changes
     from qlock.core.lock import read_lock
+    from qlock.flows.changed import lock_changes
 
     old = None if resolved.before is None else read_lock(resolved.before, name=resolved.path.name)
     return tuple(lock_changes(old, resolved.lock))
