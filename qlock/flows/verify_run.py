@@ -24,14 +24,13 @@ from typing import Literal
 import msgspec
 
 from qlock.core.base import Base, Count
-from qlock.core.digest import digest_of
 from qlock.core.lock import Lock, lock_digest
 from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Grade, Record, Seal, SealedJob, item_digest, run_answers_digest
 from qlock.errors import AbsentError, InputError
 from qlock.flows.grading import told
 from qlock.flows.kinds import suite_kind
-from qlock.flows.run_folder import RunFolder, items_name
+from qlock.flows.run_folder import RunFolder, items_digest, items_name
 from qlock.flows.scores import JobScore, grades_of, job_scores
 from qlock.world.interface import World
 
@@ -163,10 +162,9 @@ class _Look:
         locked = _items_digest(lock, job)
         name = items_name(locked)
         if name in self._intact:
-            asked = [
-                [item.id, item_digest(item.id, item.slices, item.body)] for item in self._folder.items(locked)
-            ]
-            self._equal(f"{name}: items_digest", locked, digest_of("items", asked))
+            items = self._folder.items(locked)
+            asked = [(item.id, item_digest(item.id, item.slices, item.body)) for item in items]
+            self._equal(f"{name}: items_digest", locked, items_digest(asked))
         elif not any(fault.what == name for fault in self.faults):
             self.faults.append(Fault(what=name, expected=f"the items of {job.name}", found="missing"))
 
