@@ -61,6 +61,7 @@ class Script:
         """Which of the items under way is finished next."""
         self.kills: Counter[str] = Counter()
         """Item to how many engines die at it."""
+        self.last_words = "the engine died (signal SIGSEGV)"
         self.before_item: Callable[[str], None] = lambda _: None
         """Called before each item of a suite is answered."""
         self.before_load: Callable[[Load], None] = lambda _: None
@@ -95,6 +96,7 @@ class FakeEngine:
         self._model = b""
         self._name = ""
         self._read_back: ReadBack | None = None
+        self._mapped: tuple[MappedFile, ...] = ()
         self._is_alive = True
 
     def load(self, load: Load) -> ReadBack:
@@ -103,6 +105,7 @@ class FakeEngine:
         self._model = b"".join(hashlib.sha256(Path(path).read_bytes()).digest() for path in load.weights)
         self._name = Path(load.weights[0]).name
         self._script.loads.append(self._name)
+        self._mapped = tuple(_mapped(path) for path in sorted(self._folder.iterdir()))
         setting = load.setting
         plain = ReadBack(
             context_tokens=setting.context_tokens,
@@ -155,7 +158,7 @@ class FakeEngine:
             if self._script.kills[item] > 0:
                 self._script.kills[item] -= 1
                 self._is_alive = False
-                raise EngineError("the engine died (signal SIGSEGV)")
+                raise EngineError(self._script.last_words)
         names = list(self._under_way)
         work = self._under_way.pop(names[self._script.takes(names)])
         if work.id not in _OWN_WORK:
@@ -183,12 +186,7 @@ class FakeEngine:
 
     def mapped_files(self) -> tuple[MappedFile, ...]:
         self._live()
-        found = []
-        for path in sorted(self._folder.iterdir()):
-            seen = path.stat()
-            device = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}"
-            found.append(MappedFile(path=str(path), device=device, inode=seen.st_ino, deleted=False))
-        return tuple(found)
+        return self._mapped
 
     def label(self) -> str:
         return self._script.label
@@ -253,3 +251,10 @@ class FakeEngine:
 
     def _hash(self, data: bytes) -> bytes:
         return hashlib.sha256(self._model + self._script.salt.encode() + data).digest()
+
+
+def _mapped(path: Path) -> MappedFile:
+    """A file as a process has it mapped from now on, whatever the name leads to later."""
+    seen = path.stat()
+    device = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}"
+    return MappedFile(path=str(path), device=device, inode=seen.st_ino, deleted=False)
