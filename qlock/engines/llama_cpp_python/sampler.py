@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.random import Philox  # numpy loads it lazily; what is mapped must not depend on what is asked
 from numpy.typing import NDArray
 
 from qlock.engines.interface import Sampling
@@ -26,7 +27,7 @@ _FIRST_LOOK = 512
 
 def uniform(seed: int, step: int) -> float:
     """A number in [0, 1) that depends on the seed and the step alone: 53 bits of Philox 4×64-10."""
-    generator = np.random.Philox(key=seed % (1 << _KEY_BITS), counter=step)
+    generator = Philox(key=seed % (1 << _KEY_BITS), counter=step)
     return float(int(generator.random_raw()) >> 11) * 2.0**-53
 
 
