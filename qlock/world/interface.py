@@ -16,13 +16,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Count
 from qlock.core.digest import Digest
 from qlock.core.facts import Device, EngineFile, Gpu
+
+
+RepositoryKind = Literal["model", "dataset"]
 
 
 class Missing(Base, frozen=True, kw_only=True):
@@ -97,6 +101,49 @@ class GpuSeen(Base, frozen=True, kw_only=True):
     uuid: str
     pci_bus_id: str
     driver_version: str
+
+
+class HubFile(Base, frozen=True, kw_only=True):
+    """One file of a repository on the Hub, as the Hub's own metadata has it."""
+
+    path: str
+    """In the repository, with ``/``."""
+    size_bytes: Count
+    """Of the file itself, not of a pointer to it."""
+    oid: str
+    """Git's name of the blob, in hex. NOTE: for a file in LFS it names the pointer, not the bytes."""
+    sha256: Digest | UnsetType = UNSET
+    """Of the file; unset where it is not in LFS, since the Hub publishes none then."""
+
+
+class Snapshot(Base, frozen=True, kw_only=True):
+    """A repository on the Hub at one commit."""
+
+    repository: str
+    """``OWNER/NAME``."""
+    commit: str
+    """40 hex digits."""
+    kind: RepositoryKind
+
+
+class HubListing(Base, frozen=True, kw_only=True):
+    """What a revision of a repository holds."""
+
+    snapshot: Snapshot
+    files: tuple[HubFile, ...]
+    """In path order."""
+
+
+class HubChange(Base, frozen=True, kw_only=True):
+    """The last upstream commit that changed a file."""
+
+    commit: str
+    title: str
+    """Of that commit: untrusted text, to be escaped wherever it is shown."""
+    date: str
+    """``2026-01-31``, in UTC."""
+    file: HubFile
+    """As it is after that commit."""
 
 
 class Clock(Protocol):
@@ -213,6 +260,38 @@ class Wheels(Protocol):
 
     def member(self, source: str) -> Path:
         """Where ``NAME==VERSION/MEMBER`` lies."""
+
+
+class Hub(Protocol):
+    """Files of the Hugging Face Hub. Errors are one clear line each, and no token is ever in one."""
+
+    def commit_of(self, repository: str, revision: str, *, kind: RepositoryKind = "model") -> str:
+        """The commit that a branch, tag or commit names now."""
+
+    def listing(
+        self, repository: str, revision: str, *, kind: RepositoryKind = "model", paths: Sequence[str] = ()
+    ) -> HubListing:
+        """Every file at a revision, or those of ``paths`` that are there, without reading any of them."""
+
+    def read_range(self, snapshot: Snapshot, path: str, *, start: int, length: int) -> bytes:
+        """``length`` bytes from ``start``; fewer only where the file ends."""
+
+    def fetch(
+        self, snapshot: Snapshot, file: HubFile, *, progress: Callable[[int], None] | None = None
+    ) -> Path:
+        """Where the file lies in the Hub's cache, downloaded first where it does not, and checked on the way in.
+
+        ``progress`` is told how many bytes of it are here.
+        """
+
+    def cached(self, snapshot: Snapshot, path: str) -> Path | None:
+        """Where the file lies in the Hub's cache; ``None`` when it does not. Makes no request."""
+
+    def changed_since(self, snapshot: Snapshot, path: str, *, revision: str) -> HubChange | Missing:
+        """Which upstream commit gave ``revision`` another file than the snapshot has."""
+
+    def offline(self) -> Hub:
+        """The same, except that it makes no request."""
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
