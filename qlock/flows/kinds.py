@@ -6,6 +6,7 @@ No list is kept anywhere: adding one file adds one kind. Does not live here: wha
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 from qlock.core.base import Base, Positive
 from qlock.core.canon import known_keys, to_struct, unknown_key
+from qlock.core.escape import for_message
 from qlock.core.exchange import Outcome
 from qlock.core.lock import SuitePin
 from qlock.core.spec import SuiteSpec
@@ -64,9 +66,7 @@ def engine_opener(kind: str) -> Callable[..., Engine]:
     Raises:
         InputError: There is none; the known ones are named.
     """
-    module = _member(
-        "qlock.engines", kind.replace("-", "_").replace(".", "_"), what="engine kind", where="engine.kind"
-    )
+    module = _member("qlock.engines", kind, what="engine kind", where="engine.kind")
     opener: Callable[..., Engine] = vars(module)["open_engine"]
     return opener
 
@@ -78,10 +78,19 @@ def members(package: str) -> tuple[str, ...]:
 
 
 def _member(package: str, name: str, *, what: str, where: str) -> ModuleType:
-    known = members(package)
-    if name not in known:
-        raise InputError(f"got `{name}`, expected a known {what}: {', '.join(known)}").within(where)
-    return importlib.import_module(f"{package}.{name}")
+    known = {_spelled(module): module for module in members(package)}
+    if _spelled(name) not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise InputError(
+            f"got `{for_message(name)}`, expected a known {what}: {', '.join(known)}",
+            hint=f"did you mean `{near[0]}`?" if near else "",
+        ).within(where)
+    return importlib.import_module(f"{package}.{known[_spelled(name)]}")
+
+
+def _spelled(name: str) -> str:
+    """A kind as specs spell it: modules have underscores where specs have dashes or dots."""
+    return name.replace("_", "-").replace(".", "-")
 
 
 def params_of(kind: SuiteKind, suite: SuiteSpec | SuitePin, *, where: str) -> Any:

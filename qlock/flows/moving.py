@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
+from qlock.core.facts import Device, Engine
 from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin
 from qlock.flows.pinning import fallen_back
 
@@ -44,10 +45,18 @@ def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
         for before in old.suite
         if before.name == pin.name and (why := _suite_why(before, pin))
     ]
-    for what, a, b in (("engine", old.engine, new.engine), ("device", old.device, new.device)):
+    tables: tuple[tuple[str, tuple[Engine | Device, ...], tuple[Engine | Device, ...]], ...] = (
+        ("engine", old.engine, new.engine),
+        ("device", old.device, new.device),
+    )
+    for what, a, b in tables:
         for before in a:
             for after in b:
-                if before.name == after.name and what_changes_output(before) != what_changes_output(after):
+                if (
+                    before.name == after.name
+                    and _was_seen(before)
+                    and what_changes_output(before) != what_changes_output(after)
+                ):
                     changed = _changed(what_changes_output(before), what_changes_output(after))
                     found.append(Move(name=after.name, what=what, why=", ".join(changed[:5])))
     found += [
@@ -57,6 +66,15 @@ def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
         if before != after and after.slots_why and fallen_back(before, after.slots_why) == after
     ]
     return tuple(found)
+
+
+def _was_seen(pin: Engine | Device) -> bool:
+    """Whether a lock says anything of an engine: without a proof, nobody has looked at it."""
+    match pin:
+        case Engine(file=()):
+            return False
+        case _:
+            return True
 
 
 def point_moves(kept: Mapping[str, PointPin], new: Lock, moved: tuple[Move, ...]) -> tuple[Move, ...]:

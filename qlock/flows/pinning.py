@@ -98,15 +98,16 @@ def exam(world: World, spec: Spec, suite: SuiteSpec, *, base: Path, rehash: bool
         InputError: Unknown kind or key, or a value of another type.
         AbsentError: A file is not there.
     """
+    here = f"suite.{suite.name}"
+    kind = suite_kind(suite.kind, where=f"{here}.kind")
+    params = params_of(kind, suite, where=here)
     try:
-        kind = suite_kind(suite.kind)
-        params = params_of(kind, suite, where="")
         sources = _sources(kind, params, suite)
         files, data = _read(world, sources, base=base, rehash=rehash)
         template = data.pop(TEMPLATE_KEY, None)
         text = None if template is None else decode_text(template, name=TEMPLATE_KEY)
     except QlockError as error:
-        raise error.within(f"suite.{suite.name}") from None
+        raise error.within(here) from None
     pin = SuitePin(
         name=suite.name,
         kind=suite.kind,

@@ -1,7 +1,7 @@
 """Where files lie now: by their source when a lock is made, by name and digest when one is obeyed.
 
 Where things are is not in the lock, so a lock moved to another folder or node works unchanged. Looked through, in
-this order: beside the spec (or the lock), the folders of ``--models`` and ``QLOCK_MODELS`` and below them, installed
+this order: in the project, the folders of ``--models`` and ``QLOCK_MODELS`` and below them, installed
 packages.
 
 Does not live here: digests (``world.digests``) and what a wrong one means (``core.verify``).
@@ -36,7 +36,7 @@ def locate(world: World, source: str, *, base: Path) -> Path:
     Args:
         world: The effects.
         source: As written in the spec.
-        base: The folder of the spec.
+        base: The folder of the project.
 
     Raises:
         InputError: The source is in no known form, or of a kind that this version cannot read.
@@ -46,7 +46,7 @@ def locate(world: World, source: str, *, base: Path) -> Path:
         case FileSource(path=path):
             found = base / path
             if not os.path.lexists(found):
-                raise AbsentError(f"no file at `{path}`, looked from the folder of the spec")
+                raise AbsentError(f"no file at `{path}`, looked from the folder of the project")
             return found
         case WheelSource(package=package, member=member):
             return world.wheels.member(f"{package}/{member}")
@@ -70,7 +70,7 @@ class Places:
 
     Args:
         world: The effects.
-        base: The folder of the lock's spec, or of the lock.
+        base: The folder of the lock's project.
         folders: ``--models``, first come first looked at; ``QLOCK_MODELS`` is added to them.
     """
 

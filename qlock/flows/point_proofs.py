@@ -24,7 +24,7 @@ from qlock.errors import EngineError, QlockError
 from qlock.flows import proving
 from qlock.flows.pinning import fallen_back
 from qlock.flows.proving import Exam, Opener, Proof
-from qlock.flows.refusal import refuse
+from qlock.flows.refusal import FindingsError, refuse
 from qlock.flows.room import check_room
 from qlock.flows.weighing import Weighed, why_not_runnable
 from qlock.world.interface import World
@@ -173,8 +173,10 @@ class _Prover:
             if model.pin.trained:
                 refuse(proving.insane(proof.behaviour, read_back, where=f"point.{name}"))
             self._see_engine(name)
+        except FindingsError:
+            raise
         except QlockError as error:
-            raise error if error.where[:1] == ("point",) else error.within(f"point.{name}") from None
+            raise error.within(f"point.{name}") from None
         return self._pin(name, point, proof)
 
     def _prompts(self, name: str, point: PointSpec, read_back: facts.ReadBack) -> list[PromptsPin]:

@@ -108,7 +108,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     stale = "" if asked.frozen else why_stale(world, lock_path, lock, data)
     if stale:
         return Ran(state="stale", why=stale)
-    refuse_missing(lock, lock_path)
+    refuse_missing(lock, lock_path, renew=_renew(data))
     places = Places(world, base=project_of(lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
     stopping = _stopping(lock, sight, asked.allow)
@@ -166,7 +166,7 @@ def _folder(runs: Path, data: bytes) -> Path:
 
 def why_stale(world: World, lock_path: Path, lock: Lock, data: bytes) -> str:
     """Why the lock does not fit the spec beside it; empty when it does, or when there is no spec beside it."""
-    label = data.split(b"\n", 1)[0].decode().rpartition("qlock resolve ")[2]
+    label = _renew(data)
     spec_path = spec_beside(lock_path, label)
     if not spec_path.is_file():
         return ""
@@ -176,8 +176,13 @@ def why_stale(world: World, lock_path: Path, lock: Lock, data: bytes) -> str:
     return f"the spec `{label}` changed since this lock was made"
 
 
-def refuse_missing(lock: Lock, lock_path: Path) -> None:
-    """Stop when a pin is still missing.
+def _renew(data: bytes) -> str:
+    """The spec of a lock, as its first line says."""
+    return data.split(b"\n", 1)[0].decode().rpartition("qlock resolve ")[2]
+
+
+def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
+    """Stop when a pin is still missing; ``renew`` is the lock's spec, where that is known.
 
     Raises:
         RefusedError: Naming the pins and the command.
@@ -185,9 +190,12 @@ def refuse_missing(lock: Lock, lock_path: Path) -> None:
     open_pins = [entry for entry in lock.missing if entry.until != "never"]
     if open_pins:
         pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
+        command = (
+            f"`qlock resolve {renew}`" if renew else f"`qlock resolve` on the spec of `{lock_path.name}`"
+        )
         raise RefusedError(
             f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
-            hint=f"run `qlock resolve` on the spec of `{lock_path.name}` on the node",
+            hint=f"run {command}, on the machine that shall run it",
         )
 
 
