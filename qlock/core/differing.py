@@ -61,7 +61,6 @@ _READ_BACK_TOPICS: dict[str, Topic] = {
 _SUITE_TOPICS: dict[str, Topic] = {
     "grade_version": "grader",
     "sampling": "sampling",
-    "items_limit": "items",
     "repeats": "label",
 }
 _POINT_TOPICS: dict[str, Topic] = {

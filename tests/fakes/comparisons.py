@@ -105,3 +105,11 @@ def a_side(letters: str = "", *, model: str = "F16", **changes: Any) -> Side:
         sittings={"orders": (a_sitting(letters),)} if letters else {},
     )
     return msgspec.structs.replace(side, **changes)
+
+
+def with_first(lock: Lock, **tables: dict[str, Any]) -> Lock:
+    """The lock with other fields in the first entry of each table named."""
+    for table, fields in tables.items():
+        first, *others = getattr(lock, table)
+        lock = msgspec.structs.replace(lock, **{table: (msgspec.structs.replace(first, **fields), *others)})
+    return lock
