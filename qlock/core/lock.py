@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -195,6 +196,11 @@ def read_lock(data: bytes, *, name: str) -> Lock:
     renew = _renew_path(text)
     lock = to_struct(table, Lock, name=name)
     blank = _BODY_LINE.sub(_BLANK, text, count=1)
+    if "\r\n" in text:
+        raise InputError(
+            "got line ends CRLF, expected LF",
+            hint="let git leave them as they are: `*.toml -text` in .gitattributes",
+        ).within(name)
     if lock.body_digest != blake3_of(blank.encode()):
         raise InputError(
             "the lock was edited by hand: its body_digest does not fit",
@@ -239,23 +245,23 @@ def _check_pins(lock: Lock, name: str) -> None:
     listed = {entry.pin for entry in lock.missing}
     absent = set(unset_pins(lock))
     for pin in sorted(absent - listed):
-        raise InputError(f"the pin `{pin}` is neither there nor listed as missing").within(name)
+        raise InputError(f"the pin `{for_message(pin)}` is neither there nor listed as missing").within(name)
     for pin in sorted(listed - absent):
-        raise InputError(f"the pin `{pin}` is listed as missing but is there").within(name)
+        raise InputError(f"the pin `{for_message(pin)}` is listed as missing but is there").within(name)
 
 
 def _check_references(lock: Lock, name: str) -> None:
     """Every name that is used stands in its table, once."""
     names = {
-        "engine": tuple(entry.name for entry in lock.engine),
-        "device": tuple(entry.name for entry in lock.device),
-        "model": tuple(entry.name for entry in lock.model),
-        "setting": tuple(entry.name for entry in lock.setting),
-        "suite": tuple(entry.name for entry in lock.suite),
-        "point": tuple(entry.name for entry in lock.point),
+        "engine": Counter(entry.name for entry in lock.engine),
+        "device": Counter(entry.name for entry in lock.device),
+        "model": Counter(entry.name for entry in lock.model),
+        "setting": Counter(entry.name for entry in lock.setting),
+        "suite": Counter(entry.name for entry in lock.suite),
+        "point": Counter(entry.name for entry in lock.point),
     }
     for table, found in names.items():
-        for twice in sorted({one for one in found if found.count(one) > 1}):
+        for twice in sorted(one for one, count in found.items() if count > 1):
             raise InputError(f"got two [[{table}]] of the name `{for_message(twice)}`, expected one").within(
                 name
             )

@@ -31,6 +31,8 @@ PointName = Annotated[
     ),
 ]
 _INT32_MAX = 2**31 - 1
+_PAIRS_MAX = 100_000
+"""Of points and suites: far more than anybody measures, and soon counted."""
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
 """A number that llama.cpp keeps in 32 bits."""
 Repeats = Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -232,6 +234,9 @@ def _set_params_apart(table: dict[str, Any]) -> None:
 
 
 def _check(spec: Spec) -> None:
+    pairs = (len(spec.point) or len(spec.model) * len(spec.setting)) * len(spec.suite)
+    if pairs > _PAIRS_MAX:
+        raise InputError(f"got {pairs} pairs of a point and a suite, expected at most {_PAIRS_MAX}")
     models, settings, suites = _unique(spec.model), _unique(spec.setting), _unique(spec.suite)
     for index, suite in enumerate(spec.suite):
         here = f"suite[{index}]"

@@ -1,0 +1,31 @@
+"""The golden files: what qlock writes for fixed documents, byte for byte.
+
+`python -m tests.golden.make` rewrites them; `tests/test_golden.py` compares. A change of one is a change that users
+see in their own files: a commit of its own, with a line in the changelog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fakes.documents import a_gpu_device, a_lock, lock_bytes, record_bytes
+
+FOLDER = Path(__file__).resolve().parent
+
+GOLDEN: dict[str, Callable[[], bytes]] = {
+    "lock.cpu.toml": lock_bytes,
+    "lock.gpu.toml": lambda: lock_bytes(a_lock(device=(a_gpu_device(name="cpu-amd-1a-02"),))),
+    "record.jsonl": record_bytes,
+}
+"""File name to what makes its bytes."""
+
+
+def main() -> None:
+    """Write every golden file anew."""
+    for name, make in GOLDEN.items():
+        (FOLDER / name).write_bytes(make())
+
+
+if __name__ == "__main__":
+    main()
