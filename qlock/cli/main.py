@@ -21,6 +21,7 @@ import click
 
 import qlock.cli
 from qlock import __version__
+from qlock.cli.codes import help_text
 from qlock.cli.shown import Answer, Means, real_means
 from qlock.errors import ExitCode, QlockError
 
@@ -50,7 +51,12 @@ def _files() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(qlock.cli.__path__))
 
 
-@click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    epilog=help_text(),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="qlock %(version)s")
 @click.option("--traceback", is_flag=True, help=f"Show where a bug in qlock lies; also {TRACEBACK}=1.")
 @click.pass_context

@@ -127,7 +127,8 @@ def _say_warnings(means: Means, lock: Lock) -> None:
                 f"{setting.slots_why}",
             )
     for missing in lock.missing:
-        means.talk.say("note", f"not pinned yet: {missing.pin}: {missing.why} (until: {missing.until})")
+        how = "cannot be pinned" if missing.until == "never" else "is not pinned yet"
+        means.talk.say("note", f"{missing.pin} {how}: {missing.why}")
 
 
 def _say_moves(means: Means, resolved: Resolved) -> None:
@@ -136,7 +137,7 @@ def _say_moves(means: Means, resolved: Resolved) -> None:
     for move in resolved.moves:
         means.talk.say("error", f"{move.what} {move.name} moved, and nobody asked for it: {move.why}")
     names = " ".join(f"--upgrade {name}" for name in dict.fromkeys(move.name for move in resolved.moves))
-    means.talk.say("hint", f"bring back what was locked, or let it move with `{names}`")
+    means.talk.say("hint", f"nothing was written; bring back what was locked, or let it move with `{names}`")
 
 
 def _data(world: World, line: Line, resolved: Resolved, changes: tuple[Change, ...], *, written: bool) -> str:

@@ -107,9 +107,18 @@ def _run(means: Means, line: Line) -> Answer:
     _say_forced(means.talk, line.allow)
     with _Kept(means.talk), progress_on(means.talk, world.clock) as talk:
         ran = flow.run(world, asked, means.opener(kind), talk)
+    forced = _forced(world, ran, line)
     _say(means.talk, ran, line, world)
-    code = _CODES[ran.state]
-    return Answer(code, _data(world, ran, line.allow, as_json=line.as_json))
+    _say_forced(means.talk, forced)
+    return Answer(_CODES[ran.state], _data(world, ran, forced, as_json=line.as_json))
+
+
+def _forced(world: World, ran: Ran, line: Line) -> tuple[str, ...]:
+    """Marks that the run carries: of this stretch, and of those before."""
+    from qlock.flows.run_folder import RunFolder
+
+    before = [] if ran.folder is None else RunFolder(world, ran.folder).facts().segment
+    return tuple(sorted({*line.allow, *(fact for segment in before for fact in segment.forced)}))
 
 
 class _Kept:
@@ -167,10 +176,11 @@ def _say(talk: Talk, ran: Ran, line: Line, world: World) -> None:
         talk.say("note", f"taken over from earlier runs: {', '.join(ran.taken_over)}")
     if ran.scores:
         talk.table(
-            ("suite", "point", "repeat", "score", "", "items", "left out"), _rows(ran), right=(2, 4, 5, 6)
+            ("suite", "point", "repeat", "score", "value", "items", "left out"),
+            _rows(ran),
+            right=(2, 4, 5, 6),
         )
     _say_end(talk, ran, line, world)
-    _say_forced(talk, line.allow)
 
 
 def _rows(ran: Ran) -> list[tuple[str, ...]]:
@@ -224,7 +234,7 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
             talk.say("hint", f"run `qlock run {line.lock}` again; it asks only what is missing")
 
 
-def _data(world: World, ran: Ran, allow: tuple[str, ...], *, as_json: bool) -> str:
+def _data(world: World, ran: Ran, forced: tuple[str, ...], *, as_json: bool) -> str:
     folder = "" if ran.folder is None else short_path(world, ran.folder)
     if not as_json:
         return f"{readable(folder)}\n" if folder else ""
@@ -237,7 +247,7 @@ def _data(world: World, ran: Ran, allow: tuple[str, ...], *, as_json: bool) -> s
             "answers_digest": ran.answers_digest,
             "measured": ran.measured,
             "cached_digests": ran.cached_digests,
-            "forced": allow,
+            "forced": forced,
             "taken_over": ran.taken_over,
             "scores": ran.scores,
             "findings": finding_rows(ran.findings),
