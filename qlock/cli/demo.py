@@ -60,7 +60,7 @@ class _Tour:
             ("Make a project, with three models", self._project),
             ("Make the spec exact: a lock for this machine", self._lock),
             ("Measure what the lock says", self._run),
-            ("Compare each quant with the F16, item by item", self._diff),
+            ("Compare a quant with the F16, item by item", self._diff),
             ("Add a quant: only the new point is measured", self._add),
             ("Change one byte of a model, and be refused", self._refuse),
         )
@@ -100,7 +100,10 @@ class _Tour:
         return self._qlock("run", self._lock_path())
 
     def _diff(self) -> ExitCode | None:
-        return self._qlock("diff", self._run_path())
+        from qlock.flows import demo
+
+        # Without a point, every quant is compared: more than a first look needs.
+        return self._qlock("diff", f"{self._run_path()}:{demo.FIRST_QUANTS[-1]}@{demo.SETTING}")
 
     def _add(self) -> ExitCode | None:
         from qlock.flows import demo
@@ -114,10 +117,13 @@ class _Tour:
         if code is not None:
             return code
         share = demo.share_of_run(self._world(), self._folder)
-        told = f"{len(share.measured)} point measured, {len(share.taken_over)} taken over"
+        measured = f" ({', '.join(share.measured)})" if share.measured else ""
+        told = (
+            f"{_count(len(share.measured), 'point')} measured{measured}, {len(share.taken_over)} taken over"
+        )
         if len(share.measured) != 1 or len(share.taken_over) != 1 + len(demo.FIRST_QUANTS):
-            return self._stop(ExitCode.NO, f"{told}, expected 1 measured and the others taken over")
-        self._talk.say("ok", f"{told}: {', '.join(share.measured)}")
+            return self._stop(ExitCode.NO, f"{told}, expected one measured and the others taken over")
+        self._talk.say("ok", told)
         return None
 
     def _refuse(self) -> ExitCode | None:
@@ -198,3 +204,7 @@ class _Tour:
 
         path, _, _ = demo.the_lock(self._world(), self._folder)
         return path.relative_to(self._folder).as_posix()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

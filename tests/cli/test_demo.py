@@ -56,6 +56,9 @@ def test_every_step_does_what_it_should(project: Project, typed: Type) -> None:
     lock = f"locks/demo@{DEVICE}.toml"
     commands = typed_commands(said)
     first_run = commands[3].partition("/")[2].partition("/")[2].partition(":")[0]
+    third = (project.path / "demo/models/Q4_K_M.gguf").read_bytes()
+    middle = len(third) // 2
+    write = f"printf '\\x{{:02x}}' | dd of=models/Q4_K_M.gguf bs=1 seek={middle} conv=notrunc status=none"
     assert commands == [
         "cat specs/demo.toml",
         "qlock resolve specs/demo.toml",
@@ -64,9 +67,9 @@ def test_every_step_does_what_it_should(project: Project, typed: Type) -> None:
         "tail -n 3 specs/demo.toml",
         "qlock resolve specs/demo.toml",
         f"qlock run {lock}",
-        r"printf '\xcc' | dd of=models/Q4_K_M.gguf bs=1 seek=336 conv=notrunc status=none",
+        write.format(third[middle] ^ 1),
         f"qlock run {lock}",
-        r"printf '\xcd' | dd of=models/Q4_K_M.gguf bs=1 seek=336 conv=notrunc status=none",
+        write.format(third[middle]),
         f"qlock run {lock}",
     ]
     assert first_run != run
