@@ -354,7 +354,7 @@ def _perplexities(found: PairedScores) -> Perplexities | CannotTell:
                 a=math.exp(a), b=math.exp(b), ratio=math.exp(change), ratio_low=low, ratio_high=high
             )
         case Levels():
-            return CannotTell(why=f"the cost is beyond {_MOST_NATS} nats per token")
+            return CannotTell(why=f"the cost is beyond {_MOST_NATS:g} nats per token")
         case CannotTell() as unknown:
             return unknown
 

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from qlock.core.base import Base
 from qlock.core.differing import Found, found
 from qlock.core.effects import effects_of
 from qlock.core.sides import Side
@@ -300,7 +301,7 @@ FIELDS = [
 
 @pytest.mark.parametrize("table, field", FIELDS)
 def test_no_fact_of_the_lock_is_forgotten(table: str, field: str) -> None:
-    entry = getattr(a_plain_lock(), table)[0]
+    entry: Base = getattr(a_plain_lock(), table)[0]
     value = getattr(entry, field)
     changed = (
         other(value) if not isinstance(value, msgspec.Struct) else replace(value, **first_changed(value))
