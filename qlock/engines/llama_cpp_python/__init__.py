@@ -42,7 +42,7 @@ class Deadlines(Base, frozen=True, kw_only=True):
     """Until its libraries are loaded."""
     load_s: float = 1_800.0
     """For loading a model: a large one comes over the network."""
-    progress_s: float = 600.0
+    progress_s: float = 1_800.0
     """Between two signs of life while it computes; it gives one after every batch."""
     write_s: float = 60.0
     """For taking an order."""

@@ -242,6 +242,8 @@ class Native:
         if not self._context:
             raise EngineError("llama.cpp could not make a context" + self._complaint())
         self._memory = self._api.llama_get_memory(self._context)
+        if not self._memory:
+            raise EngineError("this model does not continue text: it keeps no memory of what it has read")
 
     def _read_back(self) -> ReadBack:
         api, context, lines = self._api, self._context, self._log.lines()

@@ -46,7 +46,8 @@ def choose(logits: Row, history: Sequence[int], sampling: Sampling, *, step: int
     if sampling.temperature <= 0:
         return int(np.argmax(scores))
     tokens = surviving(scores, sampling)
-    weights = np.cumsum(np.exp((scores[tokens] - scores[tokens[0]]) / sampling.temperature))
+    with np.errstate(over="ignore"):
+        weights = np.cumsum(np.exp((scores[tokens] - scores.max()) / sampling.temperature))
     place = np.searchsorted(weights, uniform(sampling.seed, step) * weights[-1], side="right")
     return int(tokens[min(int(place), len(tokens) - 1)])
 
@@ -68,26 +69,22 @@ def penalized(logits: Row, history: Sequence[int], sampling: Sampling) -> NDArra
 
 
 def surviving(scores: NDArray[np.float64], sampling: Sampling) -> NDArray[np.intp]:
-    """Tokens left by top-k, top-p and min-p, best first; of equal scores the smaller id comes first.
+    """Tokens left by top-k, top-p and min-p, by rising id; of equal scores the smaller id is the better.
 
     top-p keeps the shortest head whose share reaches ``top_p``; min-p those at least ``min_p`` times as likely as
     the best. The best always stays. Shares are those before the temperature, as in llama.cpp.
     """
     count = len(scores)
     kept = min(sampling.top_k or count, count)
-    looked_at = kept if sampling.top_p >= 1 else min(kept, _FIRST_LOOK)
-    while True:
-        tokens = _largest(scores, looked_at)
-        if looked_at >= kept or _reaches(scores, tokens, kept, sampling):
-            break
-        looked_at = min(8 * looked_at, kept)
     if sampling.top_p < 1:
-        shares = np.exp(scores[tokens] - scores[tokens[0]])
-        wanted = sampling.top_p * _total(scores, kept)
-        tokens = tokens[: max(1, int(np.searchsorted(np.cumsum(shares), wanted, side="left")) + 1)]
+        tokens = _head(scores, kept, sampling.top_p)
+    elif kept < count:
+        tokens = _largest(scores, kept)
+    else:
+        tokens = np.arange(count)
     if sampling.min_p > 0:
-        tokens = tokens[scores[tokens] >= scores[tokens[0]] + np.log(sampling.min_p)]
-    return tokens
+        tokens = tokens[scores[tokens] >= scores.max() + np.log(sampling.min_p)]
+    return np.sort(tokens)
 
 
 def log_probability(logits: Row, token: int) -> float:
@@ -113,13 +110,18 @@ def _largest(scores: NDArray[np.float64], count: int) -> NDArray[np.intp]:
     return candidates[order[:count]]
 
 
-def _total(scores: NDArray[np.float64], kept: int) -> float:
-    """Sum of the unnormalized shares of the ``kept`` largest."""
-    chosen = scores if kept >= len(scores) else scores[_largest(scores, kept)]
-    return float(np.exp(chosen - scores.max()).sum())
+def _head(scores: NDArray[np.float64], kept: int, share: float) -> NDArray[np.intp]:
+    """The shortest head of the ``kept`` largest that holds ``share`` of what these hold together.
 
-
-def _reaches(scores: NDArray[np.float64], tokens: NDArray[np.intp], kept: int, sampling: Sampling) -> bool:
-    """Whether the tokens looked at so far hold the share that top-p asks for."""
-    held = float(np.exp(scores[tokens] - scores[tokens[0]]).sum())
-    return held >= sampling.top_p * _total(scores, kept)
+    Sorting a whole vocabulary for each token would cost more than the model does, so few are sorted at first.
+    """
+    top = scores.max()
+    pool = scores if kept >= len(scores) else scores[_largest(scores, kept)]
+    wanted = share * float(np.exp(pool - top).sum())
+    looked_at = min(kept, _FIRST_LOOK)
+    while True:
+        tokens = _largest(scores, looked_at)
+        held = np.cumsum(np.exp(scores[tokens] - top))
+        if held[-1] >= wanted or looked_at >= kept:
+            return tokens[: int(np.searchsorted(held, wanted, side="left")) + 1]
+        looked_at = min(8 * looked_at, kept)

