@@ -35,6 +35,8 @@ _POWER = 0.8
 _MOST_NATS = 700.0  # exp of more is no number
 _Z_DETECTABLE = 2.8015852  # quantiles of the normal distribution at 1 - ALPHA / 2 and at _POWER, added
 
+_SAID = frozenset({"b-better", "b-worse", "no-difference-seen"})
+
 Measure = Literal["right-share", "mean-mark", "nats-per-token"]
 Verdict = Literal["b-better", "b-worse", "no-difference-seen", "within-noise", "cannot-tell", "withheld"]
 
@@ -214,7 +216,7 @@ def against_noise(found: Score, floor: float) -> Score:
         floor: Share of items whose outcome flips between two runs of one point, or how far its nats move.
     """
     match found.levels:
-        case Levels(change=change) if found.verdict in ("b-better", "b-worse") and abs(change) <= floor:
+        case Levels(change=change) if found.verdict in _SAID and floor > 0 and abs(change) <= floor:
             return msgspec.structs.replace(
                 found, verdict="within-noise", why="two runs of one point differ by as much"
             )
