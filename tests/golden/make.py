@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes.documents import a_gpu_device, a_lock, lock_bytes, record_bytes
+from tests.golden.make_reports import REPORTS
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -17,6 +18,7 @@ GOLDEN: dict[str, Callable[[], bytes]] = {
     "lock.cpu.toml": lock_bytes,
     "lock.gpu.toml": lambda: lock_bytes(a_lock(device=(a_gpu_device(name="cpu-amd-1a-02"),))),
     "record.jsonl": record_bytes,
+    **REPORTS,
 }
 """File name to what makes its bytes."""
 

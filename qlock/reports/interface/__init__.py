@@ -31,7 +31,10 @@ class Report(Protocol):
 
 def headline(comparison: Comparison) -> str:
     """Whether the comparison is valid, of what with what, in one line."""
-    what = f"{comparison.b.point} (B) against {comparison.a.point} (A)"
+    a, b = comparison.a.point, comparison.b.point
+    if a == b:
+        a, b = comparison.a.name, comparison.b.name
+    what = f"{b} (B) against {a} (A)"
     meant = f"meant to differ: {comparison.treatment}"
     return f"{comparison.state.upper()}: {what}; {meant}"
 

@@ -131,8 +131,9 @@ def slices(suite: Suite) -> Part:
                 levels = (level(measure, a), level(measure, b), difference(measure, change))
             case CannotTell():
                 levels = ("-", "-", "-")
+        interval = "-" if row.difference == row.p_value else interval_text(measure, row.difference)
         ps = (p_of(row.p_value), p_of(row.p_holm))
-        rows.append((row.slice, str(row.pairs), *levels, interval_text(measure, row.difference), *ps))
+        rows.append((row.slice, str(row.pairs), *levels, interval, *ps))
     left = suite.slices.left_out
     return Part(
         heading=f"Slices of {suite.suite}",

@@ -24,7 +24,7 @@ def sides(comparison: Comparison) -> Part:
     return Part(
         heading="",
         sentences=tuple(sentences),
-        columns=("side", "run and point", "engine", "device", "repeats", "run"),
+        columns=("side", "run and point", "engine", "device", "repeatable", "state"),
         rows=tuple(
             (which, side.name, side.engine, side.device, side.repeatable, "sealed" if side.sealed else "open")
             for which, side in (("A", comparison.a), ("B", comparison.b))

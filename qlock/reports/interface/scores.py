@@ -17,7 +17,7 @@ from qlock.core.scores import (
     Smallest,
     Verdict,
 )
-from qlock.core.stats import CannotTell, Detectable, PairedTest
+from qlock.core.stats import CannotTell, Detectable, Interval, PairedTest
 from qlock.core.units import share_percent, share_points
 from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import difference, interval_text, level, p_text
@@ -57,41 +57,28 @@ def scores(comparison: Comparison) -> Part:
 
 
 def _score_row(suite: str, score: Score) -> Row:
-    pairs, p = str(score.pairs), p_text(score.test)
-    verdict = _VERDICTS[score.verdict]
-    match score.perplexities, score.levels:
-        case Perplexities() as found, _:
-            change, interval = f"x{found.ratio:.4f}", "cannot tell"
-            match found.ratio_low, found.ratio_high:
-                case float(low), float(high):
+    unknown = "-" if score.verdict == "withheld" else "cannot tell"
+    measure, levels, interval = _MEASURES[score.measure], ("-", "-", "-"), "-"
+    match score.levels, score.perplexities:
+        case _, Perplexities(a=a, b=b, ratio=ratio, ratio_low=low, ratio_high=high):
+            measure, levels = "perplexity", (f"{a:.4f}", f"{b:.4f}", f"x{ratio:.4f}")
+            match low, high:
+                case float(), float():
                     interval = f"x{low:.4f} to x{high:.4f}"
                 case _:
+                    interval = unknown
+        case Levels(a=a, b=b, change=change), _:
+            levels = (level(score.measure, a), level(score.measure, b), difference(score.measure, change))
+            interval = unknown
+            match score.difference:
+                case Interval():
+                    interval = interval_text(score.measure, score.difference)
+                case CannotTell():
                     pass
-            return (
-                suite,
-                "perplexity",
-                pairs,
-                f"{found.a:.4f}",
-                f"{found.b:.4f}",
-                change,
-                interval,
-                p,
-                verdict,
-            )
-        case _, Levels(a=a, b=b, change=change_):
-            return (
-                suite,
-                _MEASURES[score.measure],
-                pairs,
-                level(score.measure, a),
-                level(score.measure, b),
-                difference(score.measure, change_),
-                interval_text(score.measure, score.difference),
-                p,
-                verdict,
-            )
         case _:
-            return (suite, _MEASURES[score.measure], pairs, "-", "-", "-", "-", p, verdict)
+            pass
+    verdict = _VERDICTS[score.verdict]
+    return (suite, measure, str(score.pairs), *levels, interval, p_text(score.test), verdict)
 
 
 _MEASURES: dict[Measure, str] = {
@@ -107,6 +94,11 @@ def _about(suite: Suite) -> Iterator[str]:
     yield f"{_VERDICTS[score.verdict]}: {score.why}"
     if score.verdict in ("no-difference-seen", "within-noise"):
         yield _smallest(score.smallest_detectable)
+    match score.difference:
+        case CannotTell(why=why) if score.verdict not in ("withheld", "cannot-tell"):
+            yield f"there is no interval: {why}"
+        case _:
+            pass
     match score.test:
         case PairedTest(note=note) if note:
             yield note

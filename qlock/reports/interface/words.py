@@ -11,20 +11,23 @@ from qlock.core.units import share_percent, share_points
 
 
 def level(measure: Measure, value: float) -> str:
-    """A level in its measure's unit."""
+    """A level in its measure's unit; an end of an interval beyond 0 or 1 is shown there."""
     return f"{value:.4f}" if measure == "nats-per-token" else share_percent(min(max(value, 0.0), 1.0))
 
 
 def difference(measure: Measure, value: float) -> str:
-    """A difference in its measure's unit, with its sign; one that rounds to zero has none."""
+    """A difference in its measure's unit, with its sign; one that rounds to zero has none.
+
+    An end of an interval of few items may lie beyond what a difference of shares can be; it is shown at that border.
+    """
     if measure != "nats-per-token":
-        return share_points(value)
+        return share_points(min(max(value, -1.0), 1.0))
     written = f"{value:+.4f}"
     return f"{written.lstrip('+-') if float(written) == 0 else written} nats"
 
 
 def interval_text(measure: Measure, found: Interval | CannotTell, *, signed: bool = True) -> str:
-    """Both ends of an interval: of a difference, or of a level."""
+    """Both ends of an interval: of a difference (``signed``), or of a level."""
     match found:
         case Interval(low=low, high=high):
             if signed:

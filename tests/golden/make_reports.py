@@ -1,0 +1,105 @@
+"""Golden reports: one comparison that has something in every part, and an invalid one, in every way to show one.
+
+`python -m tests.golden.make` writes them with the other golden files.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from qlock.core.compare import compare
+from qlock.core.comparison import Comparison
+from qlock.core.exchange import Completed
+from qlock.core.sides import Side, Sitting
+from qlock.core.spec import GateSpec
+from qlock.flows.kinds import members
+from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, with_first
+
+HOSTILE = (
+    "\x1b[2K\rALL SAMPLES PASSED\x07 <img src=x onerror=alert(1)> | `x` [link](http://evil.example) \u202egnp"
+)
+
+replace = msgspec.structs.replace
+
+
+def a_comparison() -> Comparison:
+    """A valid comparison with lost items, a measured noise floor, flips, gates and hostile answers."""
+    gates = (
+        GateSpec(suite="orders", rule="non-inferior", margin_share=0.2),
+        GateSpec(suite="orders", slice="north", rule="no-more-errors"),
+        GateSpec(suite="orders", slice="third=0", rule="non-inferior", margin_share=0.01),
+    )
+    lock = a_plain_lock(gate=gates)
+    row = lock.model[0].recipe[1]
+    lock = with_first(
+        lock,
+        model={
+            "warnings": (),
+            "bits_per_weight": 16.0,
+            "recipe": (lock.model[0].recipe[0], replace(row, type="F16", bytes=268_959_744)),
+        },
+    )
+    a = a_side("r" * 90 + "w" * 17 + "uuu" + "bb" + "rxr", lock=lock)
+    b = a_side("r" * 84 + "w" * 6 + "r" * 7 + "w" * 10 + "uru" + "bb" + "cx.", model="Q4_K_M", lock=lock)
+    reading = [300.0 + 7 * (index % 5) for index in range(40)]
+    worse = [cost + 1.5 + 0.25 * (index % 7) for index, cost in enumerate(reading)]
+    a = replace(a, sittings={**a.sittings, "wikitext": (a_reading(reading),)})
+    b = replace(b, sittings={"orders": (_hostile(b),), "wikitext": (a_reading(worse),)})
+    again = replace(a, sittings={"orders": (a_sitting("r" * 89 + "w" * 18 + "uuu" + "bb" + "rxr"),)})
+    return compare(a, b, again_a=again)
+
+
+def an_invalid_comparison() -> Comparison:
+    """The same exam on another machine, with another template."""
+    lock = a_plain_lock()
+    elsewhere = with_first(lock, device={"cpu_model": "Intel Xeon"}, setting={"cache_type_k": "q8_0"})
+    return compare(
+        a_side("r" * 20, lock=lock), a_side("r" * 15 + "w" * 5, lock=elsewhere, name="runs/later:F16@f16kv")
+    )
+
+
+def _hostile(side: Side) -> Sitting:
+    """The exam with one answer that would like to write elsewhere than in its cell."""
+    sitting = side.sittings["orders"][0]
+    rows = tuple(
+        replace(row, replies=(Completed(text=HOSTILE, tokens=(11, 9), ending="eos", prompt_tokens=24),))
+        if row.item == "item-0085"
+        else row
+        for row in sitting.rows
+    )
+    return replace(sitting, rows=rows)
+
+
+def rounded(comparison: Comparison) -> Comparison:
+    """The same with ten digits in every number: what comes after depends on the versions of numpy and scipy."""
+    return msgspec.convert(_rounded(msgspec.to_builtins(comparison)), Comparison)
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return float(f"{value:.10g}")
+        case dict():
+            return {key: _rounded(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_rounded(inner) for inner in value]
+        case _:
+            return value
+
+
+def _bytes(name: str, comparison: Callable[[], Comparison]) -> bytes:
+    text: str = importlib.import_module(f"qlock.reports.{name}").render(rounded(comparison()))
+    return text.encode()
+
+
+REPORTS: dict[str, Callable[[], bytes]] = {
+    f"{stem}.{name}": partial(_bytes, name, made)
+    for name in members("qlock.reports")
+    for stem, made in (("report", a_comparison), ("report.invalid", an_invalid_comparison))
+}
+"""File name to what makes its bytes."""
