@@ -25,7 +25,6 @@ from qlock.core.base import Base, Count
 from qlock.core.digest import Digest
 from qlock.core.facts import Device, EngineFile, Gpu
 
-
 RepositoryKind = Literal["model", "dataset"]
 
 
