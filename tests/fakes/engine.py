@@ -217,11 +217,12 @@ class FakeEngine:
 
     def _nats(self, work: Measure) -> tuple[float, ...]:
         """Costs around the script's mean that depend on the model and on all tokens before."""
-        mean = self._script.nats
-        return tuple(
-            mean * (0.5 + self._hash(bytes(str(work.tokens[: place + 1]), "ascii"))[0] / 255)
-            for place in range(work.score_from, len(work.tokens))
-        )
+        before = hashlib.sha256(self._model + self._script.salt.encode())
+        costs = []
+        for token in work.tokens:
+            before.update(token.to_bytes(2))
+            costs.append(self._script.nats * (0.5 + before.digest()[0] / 255))
+        return tuple(costs[work.score_from :])
 
     def _generated(self, work: Generate, text: str | None) -> Generated:
         assert self._read_back is not None

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from qlock.errors import QlockError
 from qlock.flows import resolve, run
 from qlock.flows.resolve import Resolved
 from qlock.flows.run import Ran
@@ -85,6 +87,13 @@ def spec_text(models: Mapping[str, str], text: str = SPEC) -> str:
         f'[[model]]\nname = "{name}"\nsource = "{source}"\n\n' for name, source in models.items()
     )
     return text.replace("{models}\n", tables)
+
+
+def refusal(project: Project, kind: type[QlockError], **asked: Any) -> tuple[str, str]:
+    """Message and hint of the error with which a resolve ends."""
+    with pytest.raises(kind) as caught:
+        project.resolve(**asked)
+    return str(caught.value), caught.value.hint
 
 
 class Project:

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qlock.flows.moving import Move
+from tests.fakes.project import Project, items_jsonl, tiny_gguf
+from tests.fakes.world import CPU, FixedHost
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_nothing_changed_proves_one_point_to_see_the_engine(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.script.probes.clear()
+    assert project.resolve().state == "same"
+    assert project.script.probes == ["a.gguf"]
+
+
+def test_a_new_model_is_proved_alone_and_the_old_points_stay(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    before = project.lock().lock
+    project.script.probes.clear()
+    project.models["C"] = "file:models/c.gguf"
+    project.write("models/c.gguf", tiny_gguf(3))
+    project.write_spec()
+    after = project.resolve()
+    assert (after.state, after.moves) == ("changed", ())
+    assert project.script.probes == ["c.gguf"]
+    assert after.lock.point[:2] == before.point
+    assert [pin.name for pin in after.lock.point] == ["A@plain", "B@plain", "C@plain"]
+
+
+def test_a_model_that_goes_takes_nothing_else_with_it(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    before = project.lock().lock
+    del project.models["A"]
+    project.write_spec()
+    after = project.resolve()
+    assert (after.lock.point, after.moves) == (before.point[1:], ())
+
+
+def test_another_engine_file_proves_every_point_again_and_is_a_move(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.script.probes.clear()
+    (project.script.folder / "libm.so.6").write_bytes(b"code of another libm")
+    after = project.resolve()
+    assert sorted(project.script.probes) == ["a.gguf", "b.gguf"]
+    parts = ("blake3", "sha256", "size_bytes")
+    assert after.moves == (
+        Move(
+            name="llama-cpp-python", what="engine", why=", ".join(f"file.libm.so.6.{part}" for part in parts)
+        ),
+    )
+    assert project.resolve(upgrade=("engine",)).moves == ()
+    assert project.resolve(upgrade=("llama-cpp-python",)).moves == ()
+
+
+def test_a_file_that_cannot_change_output_moves_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    (project.script.folder / "libc.so.6").write_bytes(b"code of another libc")
+    assert project.resolve().state == "same"
+
+
+def test_another_device_of_the_same_name_is_a_move_and_proves_again(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.script.probes.clear()
+    project.change_world(host=FixedHost(msgspec.structs.replace(CPU, cpu_model="AMD EPYC 2")))
+    assert project.resolve().moves == (Move(name="cpu-amd-1a-02", what="device", why="cpu_model"),)
+    assert sorted(project.script.probes) == ["a.gguf", "b.gguf"]
+
+
+def test_more_cores_prove_nothing_again(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    before = project.lock()
+    project.script.probes.clear()
+    project.change_world(host=FixedHost(msgspec.structs.replace(CPU, cores=64)))
+    after = project.resolve()
+    assert (after.moves, len(project.script.probes)) == ((), 1)
+    assert after.lock.point == before.lock.point
+
+
+@pytest.mark.parametrize(
+    "upgrade, moves",
+    [
+        ((), 1),
+        (("B",), 1),
+        (("A",), 0),
+        (("model",), 0),
+        (("all",), 0),
+    ],
+)
+def test_a_changed_file_is_an_unasked_move_until_it_is_named(
+    tmp_path: Path, upgrade: tuple[str, ...], moves: int
+) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.write("models/a.gguf", tiny_gguf(9))
+    after = project.resolve(upgrade=upgrade)
+    why = "tensors differ; tokenizer, template, metadata identical"
+    assert after.moves == (Move(name="A", what="model", why=why),) * moves
+    assert after.before == project.lock_path.read_bytes()
+
+
+def test_a_changed_suite_file_is_an_unasked_move(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.write("tasks/digits.jsonl", items_jsonl(8, start=1))
+    assert project.resolve().moves == (Move(name="digits", what="suite", why="items: the file changed"),)
+    assert project.resolve(upgrade=("digits",)).moves == ()
+
+
+def test_a_changed_spec_is_asking(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.write_spec(lambda text: text.replace("answer_tokens = 8", "answer_tokens = 9"))
+    after = project.resolve()
+    assert (after.state, after.moves) == ("changed", ())
+
+
+def test_the_same_ground_that_behaves_otherwise_is_a_move_of_the_point(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.script.nats = 3.0
+    assert project.resolve().moves == (Move(name="A@plain", what="point", why="plain_text_nats"),)
+    assert project.resolve(upgrade=("A@plain",)).moves == ()
+
+
+def test_a_raised_limit_asks_for_more_items(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    def limited(limit: str) -> tuple[object, bool, set[int]]:
+        project.write_spec(lambda text: text.replace('kind = "tasks"', f'kind = "tasks"{limit}'))
+        lock = project.lock().lock
+        suite = next(pin for pin in lock.suite if pin.name == "digits")
+        return suite.items_limit, suite.items_all, {pin.prompts[0].items for pin in lock.point if pin.prompts}
+
+    assert limited("\nlimit = 3") == (3, False, {3})
+    assert limited("\nlimit = 5") == (5, False, {5})
+    assert limited("") == (8, True, {8})
+    assert limited("\nlimit = 100") == (8, True, {8})
+    assert limited("\nlimit = 8") == (8, False, {8})
+    assert limited("\nlimit = 2") == (2, False, {2})
+
+
+def test_a_limit_that_changes_nothing_proves_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.script.probes.clear()
+    project.write_spec(
+        lambda text: text.replace('kind = "tasks"', 'kind = "tasks"\nlimit = 100\nrepeats = 3')
+    )
+    project.lock()
+    assert len(project.script.probes) == 1
