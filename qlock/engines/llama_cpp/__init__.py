@@ -1,0 +1,360 @@
+"""The engine `llama.cpp`: a build folder of one's own, its llama-server started, proven and supervised.
+
+Lives here: the engine as ``engines.interface.Engine`` describes it. It starts one-slot servers (``server``), as many as
+the setting has slots, spreads the work over them (``spread``), and lets ``scoring`` give the cost of tokens, which a
+server cannot. Does not live here: command lines (``options``), requests (``completion``), environment (``home``).
+
+For this engine ``slots`` is the number of servers: outputs are the same for any number. Each of them computes with the
+setting's threads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from qlock.core.base import Base
+from qlock.core.facts import ProbeRow, ReadBack
+from qlock.engines.interface import Done, Generate, Load, Measure, Work
+from qlock.engines.llama_cpp import logbook, tools
+from qlock.engines.llama_cpp.asked import Room
+from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
+from qlock.engines.llama_cpp.options import options_of
+from qlock.engines.llama_cpp.scoring import Scorer
+from qlock.engines.llama_cpp.server import Answered, Point, Seen, Server
+from qlock.engines.llama_cpp.spread import Spread
+from qlock.errors import AbsentError, EngineError
+from qlock.world.interface import MappedFile
+from qlock.world.maps import read_maps
+
+_PAD_TOKENS = 256
+"""llama.cpp rounds a context up to a multiple of this."""
+_TAIL_LINES = 40
+_TRIAL = "a b"
+
+
+class Deadlines(Base, frozen=True, kw_only=True):
+    """How long the processes may be silent, seconds."""
+
+    start_s: float = 60.0
+    """For a program that only prints."""
+    load_s: float = 1_800.0
+    """Until a model is loaded: a large one comes over the network."""
+    progress_s: float = 600.0
+    """Between two signs of progress while it computes."""
+    close_s: float = 5.0
+    """For ending by itself when it is told to."""
+
+
+def open_engine(
+    *,
+    lib_folder: Path | None = None,
+    cuda_visible_devices: str = "",
+    deadlines: Deadlines | None = None,
+    system_options: Path = SYSTEM_OPTIONS,
+) -> LlamaCpp:
+    """Look at a build; no server is started before a point is loaded.
+
+    Args:
+        lib_folder: The build folder: ``llama-server``, the other programs, and their libraries.
+        cuda_visible_devices: The GPUs that the processes see, by UUID; empty leaves the variable unset.
+        deadlines: How long the processes may be silent.
+        system_options: Where llama.cpp looks for the system's options.
+
+    Raises:
+        AbsentError: There is no build.
+        EngineError: It cannot be used.
+    """
+    if lib_folder is None:
+        raise AbsentError(
+            "the engine `llama.cpp` needs the folder of a build",
+            hint="give `path` in `[engine]`, or `--engine`",
+        )
+    home = Home(cuda_visible_devices=cuda_visible_devices, system_options=system_options)
+    try:
+        return LlamaCpp(tools.Build(folder=str(lib_folder)), home=home, deadlines=deadlines or Deadlines())
+    except BaseException:
+        home.close()
+        raise
+
+
+class LlamaCpp:
+    """The engine; a context manager. Not for use from several threads at once.
+
+    After an ``EngineError`` about its processes it can only be closed.
+    """
+
+    def __init__(self, build: tools.Build, *, home: Home, deadlines: Deadlines) -> None:
+        self._build = build
+        self._home = home
+        self._deadlines = deadlines
+        self._program = build.program("llama-server")
+        self._label = tools.version(self._printed("--version"))
+        self._options = options_of(self._printed("--help"))
+        self._servers: list[Server] = []
+        self._rooms: list[Room] = []
+        self._seen: Seen | None = None
+        self._spread: Spread | None = None
+        self._scorer: Scorer | None = None
+        self._measures: deque[Measure] = deque()
+        self._under_way: set[str] = set()
+        self._tail = ""
+        self._devices = 0
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the servers."""
+        return tuple(server.pid for server in self._servers)
+
+    def load(self, load: Load) -> ReadBack:
+        """Load a point into as many servers as the setting has slots, dropping the one before."""
+        self._refuse_while_busy("load a model")
+        self._drop()
+        before = [_identity(path) for path in load.weights]
+        try:
+            read_back = self._start(load)
+            if [_identity(path) for path in load.weights] != before:
+                raise EngineError(f"`{load.weights[0]}` was changed while the engine loaded it")
+        except EngineError as error:
+            raise self._failure(error.message, hint=error.hint) from error
+        except BaseException:
+            self._drop()
+            raise
+        self._spread = Spread(self._servers, self._rooms, progress_s=self._deadlines.progress_s)
+        point = Point(
+            load=load,
+            read_back=read_back,
+            server=self._servers[0],
+            room=self._rooms[0],
+            devices=self._devices,
+        )
+        self._scorer = Scorer(self._build, point, home=self._home, progress_s=self._deadlines.progress_s)
+        return read_back
+
+    def tokenize(
+        self, texts: Sequence[str], *, add_special: bool, parse_special: bool
+    ) -> list[tuple[int, ...]]:
+        """Token ids of each text under the loaded model's vocabulary."""
+        return [
+            self._tokens(self._first(), text, add_special=add_special, parse_special=parse_special)
+            for text in texts
+        ]
+
+    def submit(self, work: Work) -> None:
+        """Queue one piece of work."""
+        if work.id in self._under_way:
+            raise ValueError(f"`{work.id}` is under way already")
+        spread, _ = self._loaded()
+        match work:
+            case Generate():
+                spread.submit(work)
+            case Measure():
+                self._measures.append(work)
+        self._under_way.add(work.id)
+
+    def next_done(self) -> Done:
+        """Wait for the next finished piece, in finishing order."""
+        if not self._under_way:
+            raise ValueError("nothing is under way")
+        spread, scorer = self._loaded()
+        done: Done
+        try:
+            done = scorer.measure(self._measures) if self._measures else spread.next_done()
+        except EngineError as error:
+            raise self._failure(error.message, hint=error.hint) from error
+        self._under_way.discard(done.id)
+        return done
+
+    def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
+        """Vary the schedule around the prompts and say what stayed the same."""
+        raise NotImplementedError
+
+    def mapped_files(self) -> tuple[MappedFile, ...]:
+        """Files mapped with code by the servers, and by the process that scores; whole only after a decode."""
+        _, scorer = self._loaded()
+        try:
+            found = {file for pid in self.pids for file in read_maps(pid)}
+        except AbsentError as error:
+            raise EngineError(f"cannot read what the engine has mapped: {error.message}") from error
+        return tuple(sorted(found | set(scorer.mapped_files()), key=lambda file: (file.path, file.inode)))
+
+    def label(self) -> str:
+        """Version text."""
+        return self._label
+
+    def system_info(self) -> str:
+        """llama.cpp's line of compiled-in features."""
+        if self._seen is None:
+            raise EngineError("no model is loaded")
+        return self._seen.said.system_info
+
+    def log_tail(self) -> str:
+        """The last lines that the engine logged; also after its end."""
+        if self._servers:
+            self._tail = "\n".join(self._servers[0].last_lines(_TAIL_LINES))
+        return self._tail
+
+    def close(self) -> None:
+        """End every process and remove the folder; safe to call twice."""
+        self._drop()
+        self._home.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _printed(self, argument: str) -> str:
+        return tools.printed(self._program, argument, home=self._home, deadline_s=self._deadlines.start_s)
+
+    def _start(self, load: Load) -> ReadBack:
+        """Start all servers at once, wait for each, and hold them against one another."""
+        setting, weights = load.setting, str(load.weights[0])
+        if setting.gpu_layers:
+            self._devices = len(tools.devices(self._printed("--list-devices")))
+        for _ in range(setting.slots):
+            server = Server(
+                self._program,
+                folder=self._home.server_folder(),
+                env=self._home.environment(),
+                cwd=self._home.work,
+            )
+            self._servers.append(server)
+            server.start(setting, weights, self._options, devices=self._devices)
+        found = []
+        for server in self._servers:
+            server.wait_ready(self._deadlines.load_s)
+            seen = server.look(weights)
+            self._seen = seen
+            found.append(self._read_back(server, seen, load))
+            self._rooms.append(
+                Room(
+                    context_tokens=found[-1].context_tokens,
+                    vocab_tokens=found[-1].vocab_tokens,
+                    end_tokens=frozenset(found[-1].end_tokens),
+                    alias=server.alias,
+                )
+            )
+        if any(one != found[0] for one in found):
+            raise EngineError(
+                "the servers do not say the same of themselves, started with the same command line"
+            )
+        slots = sum(one.slots for one in found)
+        return msgspec.structs.replace(found[0], slots=slots)
+
+    def _read_back(self, server: Server, seen: Seen, load: Load) -> ReadBack:
+        said = seen.said
+        add_bos, add_eos = self._added(server, said)
+        return ReadBack(
+            context_tokens=_context(load, seen),
+            slots=max(seen.slots, said.sequences),
+            batch_tokens=said.batch_tokens,
+            ubatch_tokens=said.ubatch_tokens,
+            threads=said.threads,
+            batch_threads=said.batch_threads,
+            cache_type_k=said.cache_type_k,
+            cache_type_v=said.cache_type_v,
+            flash_attention=said.flash_attention,
+            layers=said.layers,
+            layers_offloaded=said.layers_offloaded,
+            trained_context_tokens=said.trained_context_tokens,
+            vocab_tokens=said.vocab_tokens,
+            add_bos=add_bos,
+            add_eos=add_eos,
+            bos_token=said.bos_token,
+            eos_token=said.eos_token,
+            bos_text=seen.bos_text,
+            eos_text=seen.eos_text,
+            end_tokens=said.end_tokens,
+            expert_count=said.expert_count,
+        )
+
+    def _added(self, server: Server, said: logbook.Said) -> tuple[bool, bool]:
+        """Whether BOS and EOS are put around a text, seen from what a text becomes with and without them."""
+        plain = self._tokens(server, _TRIAL, add_special=False, parse_special=False)
+        whole = self._tokens(server, _TRIAL, add_special=True, parse_special=False)
+        start = whole.index(plain[0]) if plain and plain[0] in whole else 0
+        if whole[start : start + len(plain)] != plain:
+            raise EngineError(
+                "cannot verify `add_bos`: a text becomes other tokens with and without special ones"
+            )
+        return said.bos_token in whole[:start], said.eos_token in whole[start + len(plain) :]
+
+    def _tokens(
+        self, server: Server, text: str, *, add_special: bool, parse_special: bool
+    ) -> tuple[int, ...]:
+        try:
+            body = msgspec.json.encode(
+                {"content": text, "add_special": add_special, "parse_special": parse_special}
+            )
+        except UnicodeEncodeError as error:
+            raise EngineError(f"cannot tokenize a text that is not Unicode: {error.reason}") from error
+        came = server.ask("/tokenize", body, deadline_s=self._deadlines.progress_s)
+        if isinstance(came, Answered) and came.status == 200:
+            try:
+                return msgspec.json.decode(came.data, type=_Tokens).tokens
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise self._failure(f"the engine could not tokenize: {error}") from error
+        raise self._failure(f"the engine could not tokenize: got `{came}`")
+
+    def _first(self) -> Server:
+        self._loaded()
+        return self._servers[0]
+
+    def _loaded(self) -> tuple[Spread, Scorer]:
+        if self._spread is None or self._scorer is None:
+            raise EngineError("no model is loaded")
+        return self._spread, self._scorer
+
+    def _refuse_while_busy(self, what: str) -> None:
+        if self._under_way:
+            raise ValueError(f"cannot {what} while work is under way")
+
+    def _drop(self) -> None:
+        """End all that a point has started."""
+        self.log_tail()
+        if self._scorer is not None:
+            self._scorer.close()
+        for server in self._servers:
+            server.close(self._deadlines.close_s)
+        if self._spread is not None:
+            self._spread.close()
+        self._servers, self._rooms = [], []
+        self._seen = self._spread = self._scorer = None
+        self._measures.clear()
+
+    def _failure(self, message: str, *, hint: str = "") -> EngineError:
+        """End everything; the error to raise, with what was said last where a process died."""
+        died = any(server.how_ended() for server in self._servers)
+        said = logbook.complaint(self.log_tail().split("\n")) if died else ""
+        self._drop()
+        return EngineError(message if not said or said in message else f"{message}: {said}", hint=hint)
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    tokens: tuple[int, ...]
+
+
+def _context(load: Load, seen: Seen) -> int:
+    """What was asked for, when the server has it with nothing but llama.cpp's own rounding; else what it has.
+
+    NOTE: a slot never has more than the model was trained with, while the cache is rounded up beyond that.
+    """
+    asked = load.setting.context_tokens
+    padded = -(-asked // _PAD_TOKENS) * _PAD_TOKENS
+    has_it = seen.said.context_tokens == padded and asked <= seen.context_tokens <= padded
+    return asked if has_it else min(seen.context_tokens, seen.said.context_tokens)
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """What changes when a file is replaced or written to."""
+    try:
+        seen = Path(path).stat()
+    except OSError as error:
+        raise AbsentError(f"cannot read `{path}`: {error.strerror}") from error
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns

@@ -1,0 +1,75 @@
+"""Where the processes of an engine live, and the environment that they get: nothing of qlock's own.
+
+llama.cpp reads options from files in the folders of configuration of the system and of the user, and loads libraries
+from the folder it runs in. The user's folder and the working folder are empty ones made here; a file of the system's
+cannot be kept away from it, so it must not be there.
+
+Does not live here: what runs (``server``, ``tools``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from qlock.errors import EngineError
+
+SYSTEM_OPTIONS = Path("/etc/llama.cpp/config.ini")
+"""Read by every tool of llama.cpp, and its options hold unless the command line says otherwise."""
+
+
+class Home:
+    """A temporary folder that only this user can enter.
+
+    Args:
+        cuda_visible_devices: The GPUs that the processes see, by UUID; empty leaves the variable unset.
+        system_options: Where llama.cpp looks for the system's options.
+
+    Raises:
+        EngineError: The system has options of its own for llama.cpp.
+    """
+
+    def __init__(self, *, cuda_visible_devices: str, system_options: Path = SYSTEM_OPTIONS) -> None:
+        if system_options.exists():
+            raise EngineError(
+                f"`{system_options}` sets options of llama.cpp that no lock knows",
+                hint=f"remove `{system_options}`, or measure where it is not",
+            )
+        self.folder = Path(tempfile.mkdtemp(prefix="qlock-"))
+        self.work = self.folder / "work"
+        self._home = self.folder / "home"
+        self.work.mkdir()
+        self._home.mkdir()
+        self._cuda_visible_devices = cuda_visible_devices
+        self._servers = 0
+
+    def environment(self) -> dict[str, str]:
+        """All that the environment of a process holds."""
+        environment = {
+            "HOME": str(self._home),
+            "XDG_CONFIG_HOME": str(self._home),
+            "LC_ALL": "C",
+            "NO_COLOR": "1",
+            "GGML_NO_BACKTRACE": "1",
+            # llama.cpp says itself how many threads each region has; nothing else may change that.
+            "OMP_DYNAMIC": "FALSE",
+            "OMP_PROC_BIND": "FALSE",
+            # Threads meet a thousand times for each token; spinning for long would starve everything else.
+            "GOMP_SPINCOUNT": "1000",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
+        if self._cuda_visible_devices:
+            environment["CUDA_VISIBLE_DEVICES"] = self._cuda_visible_devices
+        return environment
+
+    def server_folder(self) -> Path:
+        """A new folder for one server."""
+        self._servers += 1
+        folder = self.folder / str(self._servers)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def close(self) -> None:
+        """Remove it all; safe to call twice."""
+        shutil.rmtree(self.folder, ignore_errors=True)

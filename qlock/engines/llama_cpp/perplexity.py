@@ -1,0 +1,212 @@
+"""The cost of a window's last half through llama-perplexity and the file of log-probabilities that it writes.
+
+The program takes a text, not token ids, and it ends with exit code 0 also where it failed. So the text is one that the
+server turns into exactly these tokens; the file must name them, the window and the vocabulary, hold as much as it says,
+and no value in it may be anything but a log-probability; and the program must have printed its closing line. Values
+are kept in 16 bits there: some 1e-4 nats beside those of the other ways. Running means are not differenced.
+
+Does not live here: when this way is taken (``scoring``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import time
+
+import msgspec
+
+from qlock.core.base import Base, Count
+from qlock.core.facts import Setting
+from qlock.engines.interface import Broken, Measure, Measured
+from qlock.engines.llama_cpp.home import Home
+from qlock.engines.llama_cpp.options import arguments, for_perplexity, options_of
+from qlock.engines.llama_cpp.server import Answered, Point
+from qlock.engines.llama_cpp.tools import Build, printed
+from qlock.errors import EngineError
+
+_MAGIC = b"_logits_"
+_HEAD = struct.Struct("<iii")
+_ROW_HEAD = struct.Struct("<ff")
+_SMALLEST_WINDOW = 8
+_FINAL = re.compile(r"^Final estimate: PPL = ([0-9.]+) \+/-", re.MULTILINE)
+_PADDINGS = ("\n\n", " ", "\n", "")
+"""Between a window's text and its copy behind it, since the program wants two windows."""
+_FINAL_DIGITS = 2e-3
+"""How far the printed figure and the one out of the file may lie apart, as a share."""
+
+
+class _Text(msgspec.Struct, frozen=True):
+    content: str
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    tokens: tuple[int, ...]
+
+
+class Expected(Base, frozen=True, kw_only=True):
+    """What a file of log-probabilities must be of."""
+
+    tokens: tuple[int, ...]
+    vocab_tokens: Count
+
+
+def is_window(work: Measure) -> bool:
+    """Whether this is what llama-perplexity scores: the last half of a window."""
+    return len(work.tokens) >= _SMALLEST_WINDOW and work.score_from == len(work.tokens) // 2 + 1
+
+
+def measured(
+    work: Measure, point: Point, *, build: Build, home: Home, progress_s: float
+) -> Measured | Broken:
+    """Run the program on one window.
+
+    Raises:
+        EngineError: It did not start, hung, or died.
+    """
+    began_s = time.monotonic()
+    text = _text_of(work.tokens, point)
+    if text is None:
+        return Broken(
+            id=work.id, why="no text becomes exactly these tokens, and llama-perplexity takes texts only"
+        )
+    folder = home.server_folder()
+    source, target = folder / "text", folder / "logits"
+    source.write_bytes(text.encode())
+    program = build.program("llama-perplexity")
+    options = options_of(printed(program, "--help", home=home, deadline_s=progress_s))
+    given = for_perplexity(
+        _window_setting(point.load.setting, len(work.tokens)),
+        model=point.load.weights[0],
+        text=str(source),
+        logits=str(target),
+        devices=point.devices,
+    )
+    said = printed(program, *arguments(given, options), home=home, deadline_s=progress_s)
+    try:
+        data = target.read_bytes()
+    except OSError as error:
+        return Broken(id=work.id, why=f"llama-perplexity wrote no logits: {error.strerror}")
+    finally:
+        target.unlink(missing_ok=True)
+    try:
+        nats = nats_in(data, Expected(tokens=work.tokens, vocab_tokens=point.read_back.vocab_tokens))
+        check_final(said, nats)
+    except EngineError as error:
+        return Broken(id=work.id, why=error.message)
+    return Measured(id=work.id, nats=nats, elapsed_s=time.monotonic() - began_s)
+
+
+def nats_in(data: bytes, expected: Expected) -> tuple[float, ...]:
+    """Costs of the tokens of the last half of the one window in a file of log-probabilities.
+
+    The layout: ``_logits_``, window length, vocabulary, number of windows (int32), the tokens (int32), then for each
+    scored token scale and lowest log-probability (float32) and one step of the scale for each token (uint16).
+
+    Raises:
+        EngineError: It is the file of something else, or is not whole.
+    """
+    size = len(expected.tokens)
+    head = len(_MAGIC) + _HEAD.size
+    if len(data) < head + 4 * size or data[: len(_MAGIC)] != _MAGIC:
+        raise EngineError(f"llama-perplexity wrote no logits: got `{len(data)}` bytes")
+    window, vocabulary, windows = _HEAD.unpack_from(data, len(_MAGIC))
+    for fact, got, wanted in (
+        ("window", window, size),
+        ("vocabulary", vocabulary, expected.vocab_tokens),
+        ("windows", windows, 1),
+    ):
+        if got != wanted:
+            raise EngineError(
+                f"llama-perplexity wrote other logits: got `{fact} = {got}`, expected `{wanted}`"
+            )
+    if struct.unpack_from(f"<{size}i", data, head) != expected.tokens:
+        raise EngineError(
+            "llama-perplexity wrote other logits: the text became other tokens than those asked for"
+        )
+    first = size // 2 + 1
+    row_bytes = _ROW_HEAD.size + 2 * (vocabulary + vocabulary % 2)
+    start = head + 4 * size
+    if len(data) != start + (size - first) * row_bytes:
+        raise EngineError(
+            f"llama-perplexity wrote logits that are not whole: got `{len(data)}` bytes,"
+            f" expected `{start + (size - first) * row_bytes}`"
+        )
+    nats = []
+    for row in range(size - first):
+        at = start + row * row_bytes
+        scale, lowest = _ROW_HEAD.unpack_from(data, at)
+        (step,) = struct.unpack_from("<H", data, at + _ROW_HEAD.size + 2 * expected.tokens[first + row])
+        cost = -(scale * step + lowest)
+        if not math.isfinite(cost) or cost < -1e-3:
+            raise EngineError(
+                f"llama-perplexity gave a cost of `{cost}` nats, expected a number of at least 0"
+            )
+        nats.append(max(0.0, cost))
+    return tuple(nats)
+
+
+def check_final(said: str, nats: tuple[float, ...]) -> None:
+    """Hold the closing line of the program against the costs.
+
+    Raises:
+        EngineError: It is not there, or says something else.
+    """
+    found = _FINAL.findall(said)
+    if len(found) != 1:
+        raise EngineError(
+            "llama-perplexity ended without its closing line, expected `Final estimate: PPL = …`"
+        )
+    mine = math.exp(min(700.0, math.fsum(nats) / len(nats)))
+    if not abs(float(found[0]) - mine) <= _FINAL_DIGITS * mine + 1e-4:
+        raise EngineError(
+            f"llama-perplexity printed a perplexity of `{found[0]}`, and its logits give `{mine:.4f}`"
+        )
+
+
+def _window_setting(setting: Setting, size: int) -> Setting:
+    """The setting with a window for a context, decoded alone."""
+    batch = min(setting.batch_tokens, size)
+    return msgspec.structs.replace(
+        setting,
+        context_tokens=size,
+        batch_tokens=batch,
+        ubatch_tokens=min(setting.ubatch_tokens, batch),
+        slots=1,
+    )
+
+
+def _text_of(tokens: tuple[int, ...], point: Point) -> str | None:
+    """A text of two windows whose first tokens are these; ``None`` when there is none."""
+    read_back = point.read_back
+    bare = tokens[1:] if read_back.add_bos and tokens[0] == read_back.bos_token else tokens
+    came = point.server.ask("/detokenize", msgspec.json.encode({"tokens": bare}), deadline_s=_SHORT_S)
+    text = _content(came.data) if isinstance(came, Answered) and came.status == 200 else None
+    if text is None:
+        return None
+    for padding in _PADDINGS:
+        twice = text + padding + text + padding + text
+        body = msgspec.json.encode({"content": twice, "add_special": True, "parse_special": False})
+        back = point.server.ask("/tokenize", body, deadline_s=_SHORT_S)
+        found = _ids(back.data) if isinstance(back, Answered) and back.status == 200 else ()
+        if found[: len(tokens)] == tokens and len(found) >= 2 * len(tokens):
+            return twice
+    return None
+
+
+_SHORT_S = 60.0
+
+
+def _content(data: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(data, type=_Text).content
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _ids(data: bytes) -> tuple[int, ...]:
+    try:
+        return msgspec.json.decode(data, type=_Tokens).tokens
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()

@@ -1,0 +1,324 @@
+"""One llama-server with one slot: started, waited for, proven to be the one that was started, asked, ended.
+
+It listens on a socket in a folder that only this user can enter; where that folder's path is too long for a socket, on a
+port of this machine that the kernel picked, behind a key. Either way it must answer by the name that it was given, and
+a port must belong to its process: another server may listen where ours was meant to.
+
+Does not live here: what is asked (``completion``), several servers at once (``spread``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from qlock.core.base import Base
+from qlock.core.escape import for_message
+from qlock.core.facts import ReadBack, Setting
+from qlock.engines.interface import Load
+from qlock.engines.llama_cpp import logbook
+from qlock.engines.llama_cpp.asked import Room
+from qlock.engines.llama_cpp.options import Place, arguments, for_server
+from qlock.errors import EngineError
+from qlock.world.process import ServerChild
+
+_SOCKET_BYTES = 100
+"""The kernel takes 107; a path that is nearly too long is no better."""
+_ANSWER_BYTES = 1 << 28
+_LOG_BYTES = 1 << 24
+_PAUSE_S = (0.005, 0.2)
+_SHORT_S = 10.0
+"""For questions that need no computing."""
+_LOOK_S = 1.0
+_DECODES = re.compile(
+    rb"^llamacpp:(?:n_decode_total|prompt_tokens_total|tokens_predicted_total) (\S+)$", re.MULTILINE
+)
+
+
+Fact = TypeVar("Fact")
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What a server sent back."""
+
+    status: int
+    data: bytes
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Why nothing came back."""
+
+    why: str
+
+
+class Props(msgspec.Struct, frozen=True):
+    """What qlock wants to know of ``/props``; a router, for one, says none of it."""
+
+    total_slots: int | UnsetType = UNSET
+    model_alias: str | UnsetType = UNSET
+    model_path: str | UnsetType = UNSET
+    bos_token: str | UnsetType = UNSET
+    eos_token: str | UnsetType = UNSET
+    default_generation_settings: dict[str, object] | UnsetType = UNSET
+
+
+class Seen(Base, frozen=True, kw_only=True):
+    """What a server that is ready says of itself."""
+
+    said: logbook.Said
+    slots: int
+    context_tokens: int
+    """Of its one slot."""
+    bos_text: str
+    eos_text: str
+
+
+class Server:
+    """A running llama-server.
+
+    Args:
+        program: The executable, by its absolute path.
+        folder: A folder of its own: socket, key and log lie there.
+        env: The whole environment.
+        cwd: An empty folder.
+    """
+
+    def __init__(self, program: Path, *, folder: Path, env: Mapping[str, str], cwd: Path) -> None:
+        self.alias = f"qlock-{secrets.token_hex(8)}"
+        self._program = program
+        self._env = env
+        self._cwd = cwd
+        self._log = folder / "log"
+        self._socket = folder / "s.sock"
+        self._key_file = folder / "key"
+        self._key = secrets.token_hex(16)
+        self._child: ServerChild | None = None
+        self._client: httpx.Client | None = None
+        self._ended = "it did not start"
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        if self._child is None:
+            raise EngineError(f"the engine has ended: {self._ended}")
+        return self._child.pid
+
+    def start(
+        self, setting: Setting, model: str, options: Sequence[tuple[str, ...]], *, devices: int
+    ) -> None:
+        """Start it; it is not ready yet.
+
+        Raises:
+            AbsentError: No process could be started.
+            EngineError: The build has other options than qlock knows.
+        """
+        by_socket = len(os.fsencode(self._socket)) < _SOCKET_BYTES
+        if not by_socket:
+            self._key_file.touch(mode=0o600)
+            self._key_file.write_text(self._key)
+        place = Place(
+            model=model,
+            alias=self.alias,
+            host=str(self._socket) if by_socket else "127.0.0.1",
+            api_key_file="" if by_socket else str(self._key_file),
+        )
+        given = for_server(setting, place, devices=devices)
+        argv = (str(self._program), *arguments(given, options))
+        self._child = ServerChild(argv, env=self._env, cwd=self._cwd, log=self._log)
+        if by_socket:
+            self._client = httpx.Client(
+                transport=httpx.HTTPTransport(uds=str(self._socket)), base_url="http://qlock", trust_env=False
+            )
+
+    def wait_ready(self, deadline_s: float) -> None:
+        """Wait until the model is loaded.
+
+        Raises:
+            EngineError: It ended, or is not ready in time.
+        """
+        until = time.monotonic() + deadline_s
+        pause_s, most_s = _PAUSE_S
+        state = "it does not answer"
+        while True:
+            self._refuse_ended()
+            match self._health():
+                case Answered(status=200):
+                    return
+                case Answered(status=status, data=data):
+                    state = (
+                        f"got HTTP status `{status}` and `{for_message(data[:200].decode(errors='replace'))}`"
+                    )
+                case Lost():
+                    pass
+            if time.monotonic() >= until:
+                raise EngineError(f"the server was not ready after {deadline_s:g} s: {state}")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, most_s)
+
+    def look(self, model: str) -> Seen:
+        """Prove that it is the server that was started, and read back what it is.
+
+        Raises:
+            EngineError: It is another one, or a fact cannot be verified.
+        """
+        props = self._props()
+        alias = _told("model_alias", props.model_alias)
+        if alias != self.alias:
+            raise EngineError(
+                f"another server answered: got the model `{for_message(alias)}`, expected `{self.alias}`"
+            )
+        self._prove_port()
+        path = _told("model_path", props.model_path)
+        if path != model:
+            raise EngineError(f"got `model_path = {for_message(path)}`, expected `{for_message(model)}`")
+        settings = _told("context_tokens", props.default_generation_settings)
+        context_tokens = settings.get("n_ctx")
+        if not isinstance(context_tokens, int):
+            raise _unverified("context_tokens")
+        return Seen(
+            said=logbook.read(self.lines()),
+            slots=_told("slots", props.total_slots),
+            context_tokens=context_tokens,
+            bos_text=_told("bos_text", props.bos_token),
+            eos_text=_told("eos_text", props.eos_token),
+        )
+
+    def ask(self, path: str, body: bytes, *, deadline_s: float | None) -> Answered | Lost:
+        """Post a request and read the answer; ``None`` waits until the server ends."""
+        return self._exchange("POST", path, body, deadline_s)
+
+    def progress(self) -> str | None:
+        """Counters that move while it computes; ``None`` when it does not say."""
+        match self._exchange("GET", "/metrics", b"", _LOOK_S):
+            case Answered(status=200, data=data):
+                return " ".join(number.decode(errors="replace") for number in _DECODES.findall(data))
+            case _:
+                return None
+
+    def how_ended(self, wait_s: float = 0.0) -> str:
+        """How its process ended; empty while it runs."""
+        if self._child is None:
+            return self._ended
+        ended = self._child.wait_ended(wait_s)
+        return "" if ended is None else ended.how
+
+    def lines(self) -> list[str]:
+        """Its log so far: of a very long one, the beginning."""
+        with contextlib.suppress(OSError), self._log.open("rb") as file:
+            return file.read(_LOG_BYTES).decode(errors="replace").split("\n")
+        return []
+
+    def last_lines(self, count: int) -> list[str]:
+        """The end of its log."""
+        with contextlib.suppress(OSError), self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - (1 << 14)))
+            return file.read(1 << 14).decode(errors="replace").rstrip("\n").split("\n")[-count:]
+        return []
+
+    def close(self, grace_s: float) -> None:
+        """End it; safe to call twice."""
+        if self._child is not None:
+            self._ended = self._child.close(grace_s)
+            self._child = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _health(self) -> Answered | Lost:
+        if self._client is None:
+            port = logbook.port(self.lines())
+            if port is None:
+                return Lost("it has said no port")
+            self._client = httpx.Client(
+                base_url=f"http://127.0.0.1:{port}",
+                headers={"Authorization": f"Bearer {self._key}"},
+                trust_env=False,
+            )
+        return self._exchange("GET", "/health", b"", _LOOK_S)
+
+    def _exchange(self, method: str, path: str, body: bytes, deadline_s: float | None) -> Answered | Lost:
+        client = self._client
+        if client is None:
+            return Lost("it is not running")
+        data = bytearray()
+        try:
+            with client.stream(method, path, content=body, timeout=deadline_s) as response:
+                for piece in response.iter_raw():
+                    data += piece
+                    if len(data) > _ANSWER_BYTES:
+                        return Lost(f"it sent more than `{_ANSWER_BYTES}` bytes")
+                return Answered(response.status_code, bytes(data))
+        except (httpx.HTTPError, httpx.StreamError, RuntimeError) as error:
+            return Lost(for_message(f"{type(error).__name__}: {error}"))
+
+    def _refuse_ended(self) -> None:
+        how = self.how_ended()
+        if how:
+            raise EngineError(f"the server did not start ({how}): {logbook.complaint(self.lines())}")
+
+    def _props(self) -> Props:
+        match self._exchange("GET", "/props", b"", _SHORT_S):
+            case Answered(status=200, data=data):
+                try:
+                    return msgspec.json.decode(data, type=Props)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise _unverified("model_alias", f"`/props` holds {error}") from error
+            case Answered(status=status):
+                raise _unverified("model_alias", f"`/props` answers with HTTP status `{status}`")
+            case Lost(why=why):
+                raise _unverified("model_alias", f"`/props` gives no answer: {why}")
+
+    def _prove_port(self) -> None:
+        """Where it listens on a port, the port must be its own."""
+        port = logbook.port(self.lines())
+        if port is None:
+            return
+        if not listens(self.pid, port):
+            raise EngineError(f"port `{port}` does not belong to the server that was started")
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """What is loaded, and a server that has it."""
+
+    load: Load
+    read_back: ReadBack
+    server: Server
+    room: Room
+    devices: int
+    """GPUs that the build sees."""
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether a process holds the socket that listens on this port of 127.0.0.1."""
+    inodes = set()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1] == f"0100007F:{port:04X}" and fields[3] == "0A":
+                inodes.add(f"socket:[{fields[9]}]")
+    held = set()
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                held.add(str(entry.readlink()))
+    return bool(inodes) and inodes <= held
+
+
+def _told(fact: str, value: Fact | UnsetType) -> Fact:
+    if value is UNSET:
+        raise _unverified(fact)
+    return value
+
+
+def _unverified(fact: str, why: str = "the server does not say it") -> EngineError:
+    return EngineError(f"cannot verify `{fact}`: {why}")
