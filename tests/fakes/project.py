@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from qlock.core.base import Base
 from qlock.errors import QlockError
 from qlock.flows import resolve, run
 from qlock.flows.resolve import Resolved
 from qlock.flows.run import Ran
+from qlock.flows.run_folder import RunFolder
 from qlock.flows.run_point import Progress
 from qlock.world.interface import World
 from tests.broken.make_gguf import F32, STRING, U32, array, gguf, kv, tensor
@@ -160,3 +162,51 @@ class Project:
     def change_world(self, **parts: Any) -> None:
         """Put other parts into the world."""
         self.world = msgspec.structs.replace(self.world, **parts)
+
+
+def sealed(project: Project) -> Ran:
+    """A run that ends well."""
+    ran = project.run()
+    assert ran.state == "sealed"
+    return ran
+
+
+def undisturbed(project: Project) -> str:
+    """The digest of the same lock's run without any trouble."""
+    return project.run(repeat_lock=True).answers_digest
+
+
+def folder_of(project: Project, ran: Ran) -> RunFolder:
+    """The folder of a run."""
+    assert ran.folder is not None
+    return RunFolder(project.world, ran.folder)
+
+
+def is_whole(ran: Ran) -> bool:
+    """Whether a run has its seal."""
+    return ran.folder is not None and (ran.folder / "seal.json").exists()
+
+
+def wheres(ran: Ran) -> list[tuple[str, str]]:
+    """Rule and place of each finding."""
+    return [(finding.rule, finding.where) for finding in ran.findings]
+
+
+def fields_of(kind: type[Base], *without: str) -> list[str]:
+    """Names of a struct's fields."""
+    return [name for name in kind.__struct_fields__ if name not in without]
+
+
+def other_than(value: Any) -> Any:
+    """Another value of the same type."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case str():
+            return f"{value} changed"
+        case tuple():
+            return (*value, *(value[:1] or ("more",)))
+        case _:
+            raise NotImplementedError(value)

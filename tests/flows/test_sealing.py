@@ -12,7 +12,7 @@ from qlock.errors import InputError
 from qlock.flows.run import Ran
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.run_point import Progress
-from tests.fakes.project import Project, items_jsonl, tiny_gguf
+from tests.fakes.project import Project, folder_of, items_jsonl, tiny_gguf
 
 JOBS = ("digits.A@plain.1", "text.A@plain.1", "digits.B@plain.1", "text.B@plain.1")
 ALL_ITEMS = 22
@@ -23,22 +23,10 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    made.lock()
-    return made
-
-
-@pytest.fixture
 def undisturbed(tmp_path: Path) -> str:
     other = Project(tmp_path / "undisturbed")
     other.lock()
     return other.run().answers_digest
-
-
-def folder_of(project: Project, ran: Ran) -> RunFolder:
-    assert ran.folder is not None
-    return RunFolder(project.world, ran.folder)
 
 
 def kill_after(project: Project, rows: int) -> None:
