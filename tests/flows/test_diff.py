@@ -1,0 +1,294 @@
+"""Comparing runs that lie in folders: which points are meant, what must be whole, and what comes out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qlock.core.canon import json_bytes
+from qlock.core.comparison import Comparison, exit_code_of
+from qlock.core.pairs import Loss
+from qlock.core.record import line_bytes
+from qlock.errors import AbsentError, ExitCode, InputError, QlockError, UsageError
+from qlock.flows.diff import Asked, diff, open_run, open_side
+from qlock.flows.run_folder import RunFolder
+from tests.fakes.project import Project
+
+COMPARE = '\n[compare]\nreference = "A@plain"\n'
+RUNS = "runs/small@cpu-amd-1a-02"
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with a sealed run of two models, which no test changes."""
+    project = Project(tmp_path_factory.mktemp("diff"), items=12)
+    project.write_spec(lambda text: text + COMPARE)
+    project.script.replies = {f"q{number:02d}": str(number % 10) for number in range(6)}
+    project.lock()
+    assert project.run().state == "sealed"
+    return project
+
+
+@pytest.fixture
+def project(ready: Project, tmp_path: Path) -> Project:
+    """A copy of it."""
+    shutil.copytree(ready.path, tmp_path / "work")
+    copy = Project.__new__(Project)
+    copy.__dict__.update(ready.__dict__, path=tmp_path / "work")
+    copy.change_world(cwd=tmp_path / "work")
+    return copy
+
+
+def run_name(project: Project) -> str:
+    return next(path.name for path in sorted(project.runs.iterdir()))
+
+
+def compared(project: Project, left: str = RUNS, **asked: Any) -> list[tuple[str, str]]:
+    return [(one.a.point, one.b.point) for one in diff(project.world, Asked(left=left, **asked))]
+
+
+def refused(project: Project, kind: type[QlockError], left: str = RUNS, **asked: Any) -> tuple[str, str]:
+    with pytest.raises(kind) as caught:
+        diff(project.world, Asked(left=left, **asked))
+    return str(caught.value), caught.value.hint
+
+
+def test_one_run_compares_every_other_point_with_the_reference(project: Project) -> None:
+    (found,) = diff(project.world, Asked(left=RUNS))
+    assert (found.a.point, found.b.point, found.state) == ("A@plain", "B@plain", "valid")
+    assert found.a.name == f"small@cpu-amd-1a-02/{run_name(project)}:A@plain"
+    assert [(suite.suite, suite.score.pairs) for suite in found.suite] == [("digits", 12), ("text", 3)]
+    assert exit_code_of((found,)) == ExitCode.YES
+
+
+def test_two_quants_of_one_run_can_be_named(project: Project) -> None:
+    run = f"{RUNS}/{run_name(project)}"
+    assert compared(project, f"{run}:B@plain") == [("A@plain", "B@plain")]
+    assert compared(project, f"{run}:B@plain", right=f"{run}:A@plain") == [("B@plain", "A@plain")]
+    assert compared(project, RUNS, reference="B@plain") == [("B@plain", "A@plain")]
+
+
+def test_two_runs_compare_points_of_one_name(project: Project) -> None:
+    assert compared(project, RUNS, right=RUNS) == [("A@plain", "A@plain"), ("B@plain", "B@plain")]
+    assert compared(project, f"{RUNS}:A@plain", right=RUNS) == [("A@plain", "A@plain")]
+    assert compared(project, RUNS, right=f"{RUNS}:B@plain") == [("B@plain", "B@plain")]
+    assert compared(project, RUNS, right=RUNS, reference="A@plain") == [
+        ("A@plain", "A@plain"),
+        ("A@plain", "B@plain"),
+    ]
+
+
+def test_a_new_release_is_compared_with_the_old_run(project: Project) -> None:
+    old = f"{RUNS}/{run_name(project)}"
+    project.models = {"C": "file:models/c.gguf"}
+    project.write("models/c.gguf", (project.path / "models/b.gguf").read_bytes()[:-128] + b"\x03" * 128)
+    project.write_spec()
+    project.lock()
+    ran = project.run()
+    assert (ran.state, ran.folder is not None) == ("sealed", True)
+    new = str(ran.folder)
+    assert refused(project, UsageError, old, right=new) == (
+        f"`small@cpu-amd-1a-02/{Path(old).name}` has several points: A@plain, B@plain",
+        "name one: RUN:A@plain",
+    )
+    (found,) = diff(project.world, Asked(left=f"{old}:A@plain", right=new))
+    assert (found.a.point, found.b.point, found.state) == ("A@plain", "C@plain", "valid")
+
+
+def test_points_that_are_not_there_are_refused_with_those_that_are(project: Project) -> None:
+    name = f"small@cpu-amd-1a-02/{run_name(project)}"
+    told = (f"got point `X@plain`, expected one of `{name}`: A@plain, B@plain", "")
+    assert refused(project, UsageError, f"{RUNS}:X@plain") == told
+    assert refused(project, UsageError, reference="X@plain") == told
+    assert refused(project, UsageError, right=f"{RUNS}:X@plain") == told
+
+
+def test_a_point_is_not_compared_with_itself_by_mistake(project: Project) -> None:
+    assert refused(project, UsageError, f"{RUNS}:A@plain") == (
+        "there is nothing to compare `A@plain` with",
+        "name a second run or point",
+    )
+
+
+def test_two_ways_to_name_the_reference_must_agree(project: Project) -> None:
+    assert refused(project, UsageError, f"{RUNS}:B@plain", right=RUNS, reference="A@plain") == (
+        "got reference `A@plain` and point `B@plain` of the first run",
+        "",
+    )
+
+
+def test_a_run_is_found_by_its_folder_or_the_folder_above_while_it_is_the_only_one(project: Project) -> None:
+    assert refused(project, AbsentError, "runs/nothing") == (
+        "there is no run at `runs/nothing`",
+        "give the folder that holds `lock.toml`",
+    )
+    name = run_name(project)
+    shutil.copytree(project.runs / name, project.runs / "00000000")
+    assert refused(project, AbsentError) == (
+        f"`{RUNS}` holds several runs: 00000000, {name}",
+        f"name one: {RUNS}/00000000",
+    )
+    (project.runs / "00000000" / "seal.json").unlink()
+    assert compared(project) == [("A@plain", "B@plain")]
+
+
+def test_the_reference_and_the_treatment_come_from_the_lock_unless_said(project: Project) -> None:
+    (found,) = diff(project.world, Asked(left=RUNS, treatment="kv"))
+    assert (found.treatment, found.state) == ("kv", "invalid")
+    assert refused(project, UsageError, treatment="everything") == (
+        "got treatment `everything`, expected one of: weights, kv, context, template, sampling",
+        "",
+    )
+
+
+def test_without_a_reference_one_must_be_named(project: Project) -> None:
+    project.write_spec()
+    project.lock()
+    ran = project.run()
+    assert refused(project, UsageError, str(ran.folder)) == (
+        "nothing says which point is the reference",
+        "give --reference POINT",
+    )
+
+
+def test_locks_that_declare_two_treatments_must_be_told_which(project: Project) -> None:
+    first = run_name(project)
+    project.write_spec(lambda text: f'{text}{COMPARE}treatment = "kv"\n')
+    project.lock()
+    ran = project.run()
+    asked = {"left": f"{RUNS}/{first}", "right": str(ran.folder)}
+    assert refused(project, UsageError, **asked) == (
+        "the locks declare two treatments: kv and weights",
+        "give --treatment",
+    )
+    assert len(compared(project, **asked, treatment="kv")) == 2
+
+
+def test_a_second_run_of_the_lock_measures_the_noise(project: Project) -> None:
+    first = run_name(project)
+    again = project.run(repeat_lock=True)
+    run = f"{RUNS}/{first}"
+    (found,) = diff(project.world, Asked(left=run, noise=(str(again.folder),)))
+    assert [(floor.side, floor.value) for floor in found.suite[0].noise] == [("a", 0.0), ("b", 0.0)]
+    assert refused(project, UsageError, run, noise=(run,)) == (
+        f"`small@cpu-amd-1a-02/{first}` is no further run of a compared lock",
+        "run the same lock once more",
+    )
+
+
+def opened(project: Project) -> RunFolder:
+    """The run's folder with its seal taken off."""
+    folder = RunFolder(project.world, project.runs / run_name(project))
+    (folder.path / "seal.json").unlink()
+    return folder
+
+
+def only(project: Project) -> Comparison:
+    (found,) = diff(project.world, Asked(left=RUNS))
+    return found
+
+
+def test_an_open_run_is_compared_as_far_as_it_goes(project: Project) -> None:
+    folder = opened(project)
+    record = folder.record("digits.B@plain.1")
+    assert record is not None
+    lines = b"".join(line_bytes(line) for line in (record.header, *record.rows[:7]))
+    folder.write("record/digits.B@plain.1.jsonl", lines)
+    (folder.path / "record/text.B@plain.1.jsonl").unlink()
+    shutil.rmtree(folder.path / "grades")
+    found = only(project)
+    assert (found.state, exit_code_of((found,))) == ("incomplete", ExitCode.INCOMPLETE)
+    digits, text = found.suite
+    assert (digits.score.pairs, digits.lost) == (7, 5)
+    assert digits.losses == (
+        Loss(side="b", why="absent", items=5, examples=("q07", "q08", "q09", "q10", "q11")),
+    )
+    assert (text.score.pairs, text.lost) == (0, 3)
+
+
+def test_a_record_that_was_never_begun_is_all_missing(project: Project) -> None:
+    folder = opened(project)
+    for job in ("digits.A@plain.1", "digits.B@plain.1"):
+        (folder.path / f"record/{job}.jsonl").unlink()
+    assert only(project).suite[0].losses == (Loss(side="both", why="absent", items=12, examples=()),)
+
+
+def changed(name: str) -> Callable[[RunFolder], None]:
+    def change(folder: RunFolder) -> None:
+        path = folder.path / name
+        path.write_bytes(path.read_bytes().replace(b"q00", b"q99"))
+
+    return change
+
+
+@pytest.mark.parametrize("name", ["record/digits.A@plain.1.jsonl", "grades/digits.A@plain.1.jsonl"])
+def test_what_was_changed_after_the_seal_is_refused(project: Project, name: str) -> None:
+    changed(name)(RunFolder(project.world, project.runs / run_name(project)))
+    assert refused(project, InputError) == (
+        f"small@cpu-amd-1a-02/{run_name(project)}/{name}: the file was changed after the run was sealed",
+        "run the lock again",
+    )
+
+
+def test_another_lock_than_the_sealed_one_is_refused(project: Project) -> None:
+    folder = RunFolder(project.world, project.runs / run_name(project))
+    lock = project.lock_path.read_bytes()
+    assert lock == folder.read("lock.toml")
+    project.write_spec(lambda text: text.replace("slots = 4", "slots = 2") + COMPARE)
+    project.lock()
+    folder.write("lock.toml", project.lock_path.read_bytes())
+    assert (
+        refused(project, InputError)[0]
+        == f"{folder.path.name}/lock.toml: the lock is not the one that was sealed"
+    )
+
+
+def test_grades_of_another_record_are_refused(project: Project) -> None:
+    folder = opened(project)
+    grades = (folder.path / "grades/digits.B@plain.1.jsonl").read_bytes()
+    folder.write("grades/digits.A@plain.1.jsonl", grades)
+    assert refused(project, InputError) == (
+        "grades/digits.A@plain.1.jsonl: the grades are not of this record",
+        "grade the run again",
+    )
+
+
+def test_a_record_of_another_lock_is_refused(project: Project) -> None:
+    folder = opened(project)
+    other = (folder.path / "record/digits.B@plain.1.jsonl").read_bytes()
+    folder.write("record/digits.A@plain.1.jsonl", other)
+    assert refused(project, InputError) == (
+        "record/digits.A@plain.1.jsonl: the record belongs to another lock",
+        "",
+    )
+
+
+def test_a_forced_run_is_never_valid(project: Project) -> None:
+    folder = opened(project)
+    seen = folder.facts()
+    raw = json_bytes(seen).replace(b'"forced":[]', b'"forced":["device.cores"]')
+    folder.write("facts.json", raw)
+    found = only(project)
+    assert found.state == "invalid"
+    assert found.why[0].startswith("fatal: forced.device.cores: A has `forced`, B has `forced`")
+    assert exit_code_of((found,)) == ExitCode.INVALID
+
+
+def test_a_path_with_a_colon_is_a_path(project: Project, tmp_path: Path) -> None:
+    shutil.copytree(project.runs / run_name(project), tmp_path / "a:b@c d")
+    assert compared(project, str(tmp_path / "a:b@c d")) == [("A@plain", "B@plain")]
+
+
+def test_a_side_is_what_lies_in_the_folder(project: Project) -> None:
+    run = open_run(project.world, Path(RUNS))
+    side = open_side(run, "B@plain")
+    assert (side.sealed, side.forced, side.point) == (True, (), "B@plain")
+    assert [(name, len(sittings), sittings[0].items) for name, sittings in side.sittings.items()] == [
+        ("digits", 1, 12),
+        ("text", 1, 3),
+    ]
+    assert side.sittings["digits"][0].outcomes.keys() == {f"q{number:02d}" for number in range(12)}
