@@ -1,0 +1,95 @@
+"""`qlock diff`: how comparisons are asked for and shown, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Type
+from tests.fakes.project import Project
+
+COMPARE = '\n[compare]\nreference = "A@plain"\n'
+GATE = '\n[[gate]]\nsuite = "digits"\nrule = "no-more-errors"\n'
+
+
+def a_run(project: Project, more: str) -> str:
+    project.write_spec(lambda text: text + more)
+    project.lock()
+    folder = project.run().folder
+    assert folder is not None
+    return folder.relative_to(project.path).as_posix()
+
+
+def test_the_points_of_one_run_against_the_reference(project: Project, typed: Type) -> None:
+    said = typed("diff", a_run(project, COMPARE))
+    assert said.code == 0
+    assert said.out.startswith("VALID: B@plain (B) against A@plain (A); meant to differ: weights\n")
+    assert said.err == ""
+
+
+def test_a_gate_that_is_not_passed_is_no(project: Project, typed: Type) -> None:
+    said = typed("diff", a_run(project, COMPARE + GATE))
+    assert said.code == 1
+    assert said.talk[0].startswith("error: B@plain: gate of digits: ")
+
+
+def test_what_may_not_be_compared_is_said_and_shown(project: Project, typed: Type) -> None:
+    said = typed("diff", a_run(project, COMPARE), "--treatment", "kv")
+    assert said.code == 4
+    assert said.out.startswith("INVALID: ")
+    assert said.talk[0].startswith("error: B@plain against A@plain: ")
+    assert said.talk[-1] == "hint: compare points that differ in nothing else, or say --treatment"
+
+
+def test_json_is_an_array_of_comparisons(project: Project, typed: Type) -> None:
+    run = a_run(project, COMPARE)
+    said = typed("diff", run, "--json")
+    (comparison,) = json.loads(said.out)
+    assert (said.code, comparison["state"], comparison["b"]["point"]) == (0, "valid", "B@plain")
+    assert typed("diff", run, "--format", "json").out == said.out
+
+
+def test_markdown(project: Project, typed: Type) -> None:
+    said = typed("diff", a_run(project, COMPARE), "--format", "markdown")
+    assert said.code == 0
+    assert "| " in said.out
+
+
+def test_a_file_instead_of_stdout(project: Project, typed: Type) -> None:
+    run = a_run(project, COMPARE)
+    said = typed("diff", run, "--output", "out/report.txt")
+    assert (said.code, said.out) == (0, "out/report.txt\n")
+    assert (project.path / "out/report.txt").read_text() == typed("diff", run).out
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--format", "pdf"], "error: got format `pdf`, expected one of: "),
+        (
+            ["--json", "--format", "markdown"],
+            "error: got both --json and --format markdown, expected one of them",
+        ),
+    ],
+)
+def test_a_way_of_showing_that_there_is_not(
+    project: Project, typed: Type, words: list[str], said: str
+) -> None:
+    answer = typed("diff", Path("nowhere"), *words)
+    assert answer.code == 2
+    assert answer.err.startswith(said)
+
+
+def test_a_run_that_is_not_there(typed: Type) -> None:
+    said = typed("diff", "nowhere")
+    assert said.code == 8
+    assert said.talk[0] == "error: there is no run at `nowhere`"
+
+
+def test_two_runs_of_one_lock_are_each_others_noise(project: Project, typed: Type) -> None:
+    run = a_run(project, COMPARE)
+    again = typed("run", project.lock_path, "--repeat-lock").out.strip()
+    said = typed("diff", f"{run}:A@plain", f"{run}:B@plain", "--noise", again)
+    assert said.code == 0

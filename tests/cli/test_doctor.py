@@ -1,0 +1,47 @@
+"""`qlock doctor`: what is said and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from qlock.world.interface import MappedFile
+from tests.cli.conftest import Type
+from tests.fakes.project import Project
+from tests.fakes.world import ScriptedMaps
+
+
+@pytest.fixture
+def fit(project: Project) -> Project:
+    """The project on a machine whose /proc can be read."""
+    pytest.importorskip("llama_cpp.llama_cpp", reason="llama-cpp-python is not installed")
+    mapped = MappedFile(path="/lib/libc.so", device="8:1", inode=1, deleted=False)
+    project.change_world(maps=ScriptedMaps({os.getpid(): (mapped,)}))
+    return project
+
+
+def test_a_fit_machine(fit: Project, typed: Type) -> None:
+    said = typed("doctor")
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.split("\n")
+    assert "python              ok      3.11.9" in lines
+    assert "slurm: sbatch       absent  not on the PATH" in lines
+
+
+def test_what_a_run_needs_and_is_absent(fit: Project, typed: Type) -> None:
+    fit.script.start_error = "no libllama.so"
+    said = typed("doctor")
+    assert said.code == 8
+    assert said.talk == [
+        "error: `qlock run` needs engine: no libllama.so",
+        "hint: reinstall llama-cpp-python for this machine",
+    ]
+    assert "engine              absent  no libllama.so" in said.out.split("\n")
+
+
+def test_json_document(fit: Project, typed: Type) -> None:
+    document = json.loads(typed("doctor", "--json").out)
+    assert (document["verb"], document["is_fit"]) == ("doctor", True)
+    assert document["rows"][0]["what"] == "qlock"
