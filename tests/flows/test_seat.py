@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qlock.engines.interface import Engine, Load, Measure
+from qlock.errors import EngineError
+from qlock.flows.seat import Seat
+from tests.fakes.documents import a_setting
+from tests.fakes.engine import FakeEngine, Script
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    return Script(tmp_path / "engine")
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    (tmp_path / "m.gguf").write_bytes(b"weights")
+    return Load(weights=(str(tmp_path / "m.gguf"),), setting=a_setting())
+
+
+def test_an_engine_is_started_when_it_is_needed_and_ended_with_the_seat(script: Script, load: Load) -> None:
+    with Seat(script.open_engine) as seat:
+        assert (script.opened, seat.is_up) == (0, False)
+        seat.load(load)
+        assert (script.opened, seat.is_up) == (1, True)
+    assert (script.closed, seat.is_up) == (1, False)
+
+
+def test_a_seat_answers_as_its_engine(script: Script, load: Load) -> None:
+    with Seat(script.open_engine) as seat:
+        engine: Engine = seat
+        read_back = engine.load(load)
+        assert read_back.slots == load.setting.slots
+        assert engine.tokenize(["a"], add_special=True, parse_special=False) == [(256, 97)]
+        engine.submit(Measure(id="x", tokens=(1, 2), score_from=1))
+        assert engine.next_done().id == "x"
+        assert [row.rows for row in engine.probe([(1,)], steps=2)] == [1] * 7
+        assert [Path(file.path).name for file in engine.mapped_files()] == [
+            "libc.so.6",
+            "libllama.so",
+            "libm.so.6",
+        ]
+        assert (engine.label(), engine.system_info(), engine.log_tail()) == (
+            "b6000 (fake)",
+            "CPU : FAKE = 1",
+            "the last line",
+        )
+
+
+def test_a_point_is_prepared_now_and_again_in_every_new_engine(script: Script, load: Load) -> None:
+    prepared: list[Engine] = []
+
+    def prepare(engine: Engine) -> None:
+        engine.load(load)
+        prepared.append(engine)
+
+    with Seat(script.open_engine) as seat:
+        seat.point(prepare)
+        seat.restart()
+        assert (script.opened, script.closed, script.loads) == (2, 1, ["m.gguf", "m.gguf"])
+    assert len(set(map(id, prepared))) == 2
+    assert all(isinstance(engine, FakeEngine) for engine in prepared)
+
+
+def test_a_restart_without_a_point_only_ends_what_is_left(script: Script, load: Load) -> None:
+    seat = Seat(script.open_engine)
+    seat.load(load)
+    seat.restart()
+    assert (script.opened, script.closed, seat.is_up) == (1, 1, False)
+    seat.close()
+    assert script.closed == 1
+
+
+def test_an_engine_that_does_not_start_again_is_an_error(script: Script, load: Load) -> None:
+    seat = Seat(script.open_engine)
+    seat.point(lambda engine: engine.load(load))
+    script.start_error = "the engine did not start"
+    with pytest.raises(EngineError) as caught:
+        seat.restart()
+    assert (str(caught.value), seat.is_up) == ("the engine did not start", False)
