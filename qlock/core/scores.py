@@ -280,21 +280,31 @@ def _levels(values: Sequence[tuple[float, float]]) -> Levels | CannotTell:
 def _means(measure: Measure, pairs: Sequence[Pair], *, exact: bool) -> PairedScores:
     values, items = _values(pairs), [pair.item for pair in pairs]
     differences = [b - a for a, b in values]
-    difference = stats.cluster_mean(differences, items)
+    difference = _mean(differences, items)
     test = _normal_test(difference)
     if len(set(items)) <= MANY_CLUSTERS:
         test = stats.permutation_paired(_by_item(differences, items), SEED)
         if exact:
-            difference = stats.bootstrap_paired(differences, seed=SEED, clusters=items)
+            difference = stats.bootstrap_paired(differences, seed=SEED, clusters=_clusters(items))
     return PairedScores(
         measure=measure,
         levels=_levels(values),
-        a=stats.cluster_mean([a for a, _ in values], items),
-        b=stats.cluster_mean([b for _, b in values], items),
+        a=_mean([a for a, _ in values], items),
+        b=_mean([b for _, b in values], items),
         difference=difference,
         cells=CannotTell(why="items have marks other than right and wrong, or repeats"),
         test=test,
     )
+
+
+def _mean(values: Sequence[float], items: Sequence[str]) -> Interval | CannotTell:
+    """The mean with its t interval; repeats of one item are one cluster."""
+    clusters = _clusters(items)
+    return stats.paired_mean_interval(values) if clusters is None else stats.cluster_mean(values, clusters)
+
+
+def _clusters(items: Sequence[str]) -> Sequence[str] | None:
+    return items if len(set(items)) < len(items) else None
 
 
 def _by_item(differences: Sequence[float], items: Sequence[str]) -> list[float]:
@@ -321,7 +331,7 @@ def _smallest(found: PairedScores, pairs: Sequence[Pair]) -> Smallest:
             return _smallest_share(len(pairs), only_a + only_b)
         case CannotTell():
             pass
-    spread = stats.cluster_mean([b - a for a, b in _values(pairs)], [pair.item for pair in pairs])
+    spread = _mean([b - a for a, b in _values(pairs)], [pair.item for pair in pairs])
     match spread:
         case Interval(standard_error=float(error), clusters=clusters):
             return DetectableMean(difference=_Z_DETECTABLE * error, n=clusters, power=_POWER, alpha=ALPHA)

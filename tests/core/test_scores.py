@@ -199,7 +199,7 @@ def test_very_many_means_are_tested_by_the_normal_distribution(monkeypatch: pyte
     z = interval.point / interval.standard_error
     assert found.test == LargeSample(p_value=math.erfc(z / math.sqrt(2)), n=20)
     assert isinstance(found.difference, Interval)
-    assert found.difference.method == "cluster-t"
+    assert found.difference.method == "t"
     assert found.verdict == "b-better"
     assert isinstance(of("h" * 20, "r" * 20).test, CannotTell)
     assert of("h" * 20, "r" * 20).verdict == "cannot-tell"
