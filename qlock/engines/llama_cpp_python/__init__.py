@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from qlock.core.base import Base
+from qlock.core.escape import for_message
 from qlock.core.facts import ProbeRow, ReadBack
 from qlock.engines.interface import Broken, Done, Generated, Load, Measured, Work
 from qlock.engines.llama_cpp_python import wire
@@ -227,11 +228,7 @@ class LlamaCppPython:
     def _read_done(self) -> Done:
         match self._word(self._deadlines.progress_s, "compute"):
             case Generated() | Measured() | Broken() as done:
-                if done.id not in self._under_way:
-                    raise self._failure(
-                        f"the engine answered nonsense: got an answer to `{done.id}`, which was not asked"
-                    )
-                return done
+                return self._asked_for(done)
             case other:
                 raise self._nonsense(other, "a finished piece of work")
 
@@ -240,9 +237,17 @@ class LlamaCppPython:
         while True:
             match self._word(deadline_s, what):
                 case Generated() | Measured() | Broken() as done:
-                    self._finished.append(done)
+                    self._finished.append(self._asked_for(done))
                 case other:
                     return other
+
+    def _asked_for(self, done: Done) -> Done:
+        """The same, once it answers what is still under way."""
+        if done.id not in self._under_way or any(done.id == other.id for other in self._finished):
+            raise self._failure(
+                f"the engine answered nonsense: got an answer to `{for_message(done.id)}`, which was not asked"
+            )
+        return done
 
     def _word(self, deadline_s: float, what: str) -> wire.Word:
         """The next word that says more than that the child is alive."""
@@ -290,7 +295,7 @@ def last_words(log: str) -> str:
     """The lines of a log that say why a process ended: its assertion if there is one, else the last three."""
     lines = [line.strip() for line in log.split("\n") if line.strip()]
     fatal = [line for line in lines if any(mark in line for mark in _FATAL)]
-    return " | ".join(fatal[:3] or lines[-3:])
+    return " | ".join(map(for_message, fatal[:3] or lines[-3:]))
 
 
 def _environment(home: Path, lib_folder: Path | None, cuda_visible_devices: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
+from qlock.core.escape import for_message
 from qlock.errors import EngineError
 
 _CACHE = re.compile(r"llama_kv_cache\w*: *size = .* K \((\w+)\): .* V \((\w+)\):")
@@ -57,7 +58,7 @@ class LogBook:
 
     def complaint(self) -> str:
         """What llama.cpp called an error since the mark, in one line; empty when nothing."""
-        return "; ".join(line.strip() for line in self._errors[:5])
+        return "; ".join(for_message(line.strip()) for line in self._errors[:5])
 
 
 def cache_types(lines: Sequence[str]) -> tuple[str, str]:

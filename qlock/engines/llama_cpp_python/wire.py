@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from qlock.core.base import Base, Count
+from qlock.core.escape import for_message
 from qlock.core.facts import ProbeRow, ReadBack
 from qlock.engines.interface import Broken, Generate, Generated, Load, Measure, Measured
 from qlock.errors import EngineError
@@ -103,5 +104,5 @@ def word_from(line: bytes) -> Word:
     try:
         return _WORDS.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        shown = line[:80].decode(errors="replace")
+        shown = for_message(line[:80].decode(errors="replace"))
         raise EngineError(f"the engine answered nonsense: got `{shown}`, expected a word: {error}") from error

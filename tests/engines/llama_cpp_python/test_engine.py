@@ -8,19 +8,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from qlock.engines.interface import Generate, Load
-from qlock.engines.llama_cpp_python import Deadlines, LlamaCppPython, open_engine
+from qlock.engines.interface import Engine, Generate, Load
+from qlock.engines.llama_cpp_python import Deadlines, LlamaCppPython, last_words, open_engine, wire
 from qlock.errors import EngineError
 from tests.conftest import ROOT
 from tests.fakes.decoder import GREEDY, SETTING
 from tests.fakes.tiny_models import BOS, MIXTURE, write_tiny
 
 live = pytest.mark.live
+
+OPENER: Callable[..., Engine] = open_engine
+"""For mypy: the engine keeps the protocol."""
 
 PATIENT = Deadlines(start_s=60, load_s=60, progress_s=60, write_s=60)
 LONG = Generate(
@@ -181,3 +185,152 @@ def test_the_files_of_llama_cpp_are_mapped_once_each(shared_engine: LlamaCppPyth
     ours = [name for name in names if name.startswith(("libllama", "libggml"))]
     assert {name.partition(".")[0] for name in ours} == {"libggml", "libggml-base", "libggml-cpu", "libllama"}
     assert len(ours) == 4
+
+
+@live
+def test_the_libraries_of_another_build_can_be_run(bindings: None, llama_bin: Path, tiny: Path) -> None:
+    with open_engine(lib_folder=llama_bin) as engine:
+        engine.load(Load(weights=(str(tiny),), setting=WIDE))
+        ours = {
+            Path(file.path).parent
+            for file in engine.mapped_files()
+            if Path(file.path).name.startswith(("libllama", "libggml"))
+        }
+        assert ours == {llama_bin.resolve()}
+        assert engine.label().startswith("llama-cpp-python 0.3.36, llama.cpp ")
+        assert engine.system_info().startswith("CPU : ")
+
+
+@live
+def test_a_folder_without_the_library_is_said(bindings: None, tmp_path: Path, temporary: Path) -> None:
+    with pytest.raises(EngineError) as caught:
+        open_engine(lib_folder=tmp_path)
+    assert caught.value.message == (
+        "the engine could not start: llama.cpp's library does not load: Shared library with base name 'llama' not"
+        " found"
+    )
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_program_that_is_not_there_is_an_engine_that_did_not_start(tmp_path: Path, temporary: Path) -> None:
+    with pytest.raises(EngineError) as caught:
+        open_engine(python=str(tmp_path / "python"))
+    assert caught.value.message == (
+        f"the engine did not start: got no program at `{tmp_path}/python`, expected an executable file by its"
+        " absolute path"
+    )
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "script, message",
+    [
+        ("echo first >&2; echo last >&2; exit 3", "the engine died (exit code 3): first | last"),
+        ("exit 0", "the engine died (exit code 0)"),
+        ("kill -SEGV $$", "the engine died (signal SIGSEGV)"),
+        (
+            "echo hello",
+            "the engine answered nonsense: got `hello`, expected a word: JSON is malformed: invalid character (byte 0)",
+        ),
+        (
+            """echo '{"kind":"tokens","tokens":[1]}'""",
+            "the engine answered nonsense: got the word `tokens`, expected `hello`",
+        ),
+        ("""echo '{"kind":"refused","why":"no"}'""", "the engine could not start: no"),
+    ],
+)
+def test_a_child_that_does_not_greet_is_an_error_and_leaves_nothing(
+    tmp_path: Path, temporary: Path, script: str, message: str
+) -> None:
+    with pytest.raises(EngineError) as caught:
+        scripted(tmp_path, script)
+    assert caught.value.message == message
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_child_that_is_silent_is_ended_at_the_deadline(tmp_path: Path, temporary: Path) -> None:
+    with pytest.raises(EngineError) as caught:
+        scripted(tmp_path, "exec sleep 60", deadlines=msgspec.structs.replace(PATIENT, start_s=0.1))
+    assert caught.value.message == "the engine gave no sign of life for 0.1 s, asked to start"
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_endless_line_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "MAX_LINE_BYTES", 1 << 16)
+    with pytest.raises(EngineError) as caught:
+        scripted(tmp_path, "exec cat /dev/zero")
+    assert caught.value.message == "the engine answered nonsense: got a line of more than `65536` bytes"
+
+
+def test_an_answer_that_nobody_asked_for_is_nonsense(tmp_path: Path) -> None:
+    broken = """echo '{"kind":"broken","id":"other","why":"w"}'"""
+    with scripted(tmp_path, f"{HELLO}; {broken}; cat >/dev/null") as engine:
+        engine.submit(LONG)
+        with pytest.raises(EngineError) as caught:
+            engine.next_done()
+    assert caught.value.message == (
+        "the engine answered nonsense: got an answer to `other`, which was not asked"
+    )
+
+
+def test_done_work_that_comes_before_an_answer_is_kept(tmp_path: Path) -> None:
+    words = """echo '{"kind":"broken","id":"long","why":"w"}'; echo '{"kind":"tokens","tokens":[7]}'"""
+    with scripted(tmp_path, f"{HELLO}; {words}; cat >/dev/null") as engine:
+        engine.submit(LONG)
+        assert engine.tokenize(["a"], add_special=False, parse_special=False) == [(7,)]
+        assert engine.next_done().id == "long"
+
+
+@pytest.mark.parametrize("name", ["other", "long"])
+def test_done_work_that_comes_before_an_answer_is_held_to_what_was_asked(tmp_path: Path, name: str) -> None:
+    word = f"""echo '{{"kind":"broken","id":"{name}","why":"w"}}'"""
+    tokens = """echo '{"kind":"tokens","tokens":[7]}'"""
+    with scripted(tmp_path, f"{HELLO}; {word}; {word}; {tokens}; cat >/dev/null") as engine:
+        engine.submit(LONG)
+        with pytest.raises(EngineError) as caught:
+            engine.tokenize(["a"], add_special=False, parse_special=False)
+    assert caught.value.message == (
+        f"the engine answered nonsense: got an answer to `{name}`, which was not asked"
+    )
+
+
+def test_a_child_that_takes_no_orders_is_ended(tmp_path: Path) -> None:
+    deadlines = msgspec.structs.replace(PATIENT, write_s=0.2)
+    with scripted(tmp_path, f"{HELLO}; exec sleep 60", deadlines=deadlines) as engine:
+        large = msgspec.structs.replace(LONG, tokens=(1,) * 200_000)
+        with pytest.raises(EngineError, match=r"^the engine took no orders for 0\.2 s$"):
+            engine.submit(large)
+
+
+def test_misuse_is_a_bug_of_the_caller(tmp_path: Path) -> None:
+    with scripted(tmp_path, f"{HELLO}; cat >/dev/null") as engine:
+        with pytest.raises(ValueError, match=r"^nothing is under way$"):
+            engine.next_done()
+        engine.submit(LONG)
+        with pytest.raises(ValueError, match=r"^`long` is under way already$"):
+            engine.submit(LONG)
+        with pytest.raises(ValueError, match=r"^cannot load a model while work is under way$"):
+            engine.load(Load(weights=("/m",), setting=SETTING))
+        with pytest.raises(ValueError, match=r"^cannot probe the schedule while work is under way$"):
+            engine.probe([(1,)], steps=1)
+
+
+def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, f"echo noted >&2; {HELLO}; cat >/dev/null")
+    engine.close()
+    engine.close()
+    assert engine.log_tail() == "noted"
+    assert engine.label() == "l"
+    with pytest.raises(EngineError, match=r"^the engine has ended: "):
+        engine.mapped_files()
+
+
+def test_last_words_are_the_assertion_or_else_the_last_lines() -> None:
+    assert last_words("a\nb\n\nc\nd\n") == "b | c | d"
+    assertion = "/x.cpp:7: GGML_ASSERT(n > 0) failed"
+    assert last_words(f"a\n{assertion}\ndumped\nmore\nlines\n") == assertion
+    assert last_words("") == ""
+
+
+def test_last_words_cannot_move_a_terminal_s_cursor() -> None:
+    assert last_words("\x1b[2Jgone") == r"\x1b[2Jgone"
