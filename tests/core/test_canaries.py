@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from qlock.core.canaries import (
+    CANARIES,
+    CANARY_VERSION,
+    PLAIN_TEXT,
+    PROBE_PROMPTS,
+    PROBE_STEPS,
+    STEPS,
+    sane_nats_limit,
+)
+from qlock.core.digest import digest_of
+
+PINNED = "blake3:0f8899aed93e0f23f3b5189a0ed44ac917e76b4efd003526f1e6649afc2d8821"
+
+
+def test_the_texts_never_change_without_another_version() -> None:
+    # Every lock pins what came of these texts: another text is another version.
+    found = digest_of("canaries", [CANARY_VERSION, STEPS, PLAIN_TEXT, CANARIES, PROBE_PROMPTS, PROBE_STEPS])
+    assert found == PINNED
+
+
+def test_one_canary_is_long_and_the_others_are_short() -> None:
+    lengths = {name: len(text) for name, text in CANARIES.items()}
+    assert lengths.pop("long-prompt") > 1_400
+    assert max(lengths.values()) < 100
+
+
+def test_the_probe_uses_canaries() -> None:
+    assert set(PROBE_PROMPTS) <= set(CANARIES)
+
+
+@pytest.mark.parametrize("vocab, limit", [(49_152, 7.2), (128_256, 7.84), (258, 3.7)])
+def test_the_limit_lies_between_guessing_and_knowing(vocab: int, limit: float) -> None:
+    assert sane_nats_limit(vocab) == pytest.approx(limit, abs=0.01)
+    assert sane_nats_limit(vocab) < math.log(vocab)
