@@ -56,6 +56,7 @@ def verb(means: Means, /, **given: Any) -> Answer:
 
 
 def _check(means: Means, line: Line) -> Answer:
+    from qlock.cli.progress import busy_on
     from qlock.flows import check as flow
     from qlock.flows.resolve import read_lock_file
 
@@ -69,7 +70,8 @@ def _check(means: Means, line: Line) -> Answer:
         quick=line.quick,
         rehash=line.rehash,
     )
-    checked = flow.check(world, asked, means.opener(kind))
+    with busy_on(means.talk, f"checking {lock_path.name}"):
+        checked = flow.check(world, asked, means.opener(kind))
     _say(means, checked)
     code = _CODES[checked.state]
     if not line.as_json:

@@ -49,6 +49,22 @@ def progress_on(talk: Talk, clock: Clock) -> Iterator[Callable[[Progress], None]
         yield BarProgress(bars, clock)
 
 
+@contextlib.contextmanager
+def busy_on(talk: Talk, doing: str) -> Iterator[None]:
+    """A sign of life on a terminal while something goes on that cannot say how far it is; a log gets nothing."""
+    if not talk.is_terminal:
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from qlock.core.escape import for_message
+
+    console = Console(file=talk.stream, no_color=not talk.has_colour, highlight=False, markup=False)
+    with console.status(Text(for_message(doing))):
+        yield
+
+
 class _Pace:
     """Tokens and items in one job since it was first heard of.
 

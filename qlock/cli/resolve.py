@@ -57,6 +57,7 @@ def verb(means: Means, /, **given: Any) -> Answer:
 
 
 def _resolve(means: Means, line: Line) -> Answer:
+    from qlock.cli.progress import busy_on
     from qlock.flows import resolve as flow
 
     if line.check and line.dry_run:
@@ -66,7 +67,8 @@ def _resolve(means: Means, line: Line) -> Answer:
     kind = flow.read_spec_file(world, spec_path).engine.kind
     asked = flow.Asked(spec_path=spec_path, upgrade=line.upgrade, prove=not line.no_prove, rehash=line.rehash)
     started_s = world.clock.monotonic_s()
-    resolved = flow.resolve(world, asked, means.opener(kind))
+    with busy_on(means.talk, f"resolving {spec_path.name}"):
+        resolved = flow.resolve(world, asked, means.opener(kind))
     took_s = world.clock.monotonic_s() - started_s
     lock = resolved.lock
     means.talk.line(

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from qlock.cli.progress import PlainProgress, duration_text, progress_on
+from qlock.cli.progress import PlainProgress, busy_on, duration_text, progress_on
 from qlock.cli.shown import Talk
 from qlock.flows.run_point import Progress
 from tests.fakes.world import SetClock
@@ -135,3 +135,17 @@ def test_the_end_of_a_bar_leaves_the_terminal_as_it_was(clock: SetClock) -> None
 )
 def test_durations_for_people(duration_s: float, text: str) -> None:
     assert duration_text(duration_s) == text
+
+
+def test_a_log_hears_nothing_of_being_busy() -> None:
+    stream = io.StringIO()
+    with busy_on(Talk(stream, {}), "resolving [bold]x"):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_a_terminal_sees_that_something_goes_on() -> None:
+    stream = Terminal()
+    with busy_on(Talk(stream, {"TERM": "xterm"}), "resolving [bold]x\x1b[2J"):
+        pass
+    assert "resolving [bold]x\\x1b[2J" in stream.getvalue()
