@@ -385,7 +385,7 @@ def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict
         assert isinstance(found.test, CannotTell)
         return "cannot-tell", found.test.why
     if p_value >= ALPHA:
-        return "no-difference-seen", "that is not the same as no difference: see the smallest detectable one"
+        return "no-difference-seen", "this is no proof that there is none"
     assert isinstance(found.levels, Levels)
     gain = found.levels.change
     if found.measure == "nats-per-token":

@@ -17,6 +17,8 @@ SUFFIX = ".txt"
 _CELL = 64
 """Characters of a cell at most."""
 _SENTENCE = 600
+_WIDEST = 160
+"""Columns of a table at most; a wider one is shown row by row."""
 
 
 def render(comparison: Comparison) -> str:
@@ -33,7 +35,8 @@ def _part(part: Part) -> Iterator[str]:
         yield _sentence(part.heading)
     for text in part.sentences:
         yield f"  {_sentence(text)}"
-    yield from _table((part.columns, *part.rows) if part.rows else ())
+    if part.rows:
+        yield from _table(part.columns, part.rows)
     for text in part.remarks:
         yield f"  {_sentence(text)}"
 
@@ -42,12 +45,29 @@ def _sentence(text: str) -> str:
     return for_terminal(text, limit=_SENTENCE, newlines="arrow")
 
 
-def _table(rows: tuple[Row, ...]) -> Iterator[str]:
-    shown = [[for_terminal(cell, limit=_CELL, newlines="arrow") for cell in row] for row in rows]
+def _cell(text: str) -> str:
+    return for_terminal(text, limit=_CELL, newlines="arrow")
+
+
+def _table(columns: Row, rows: tuple[Row, ...]) -> Iterator[str]:
+    shown = [tuple(map(_cell, row)) for row in (columns, *rows)]
     widths = [max(map(_width, column)) for column in zip(*shown, strict=True)]
+    if sum(widths) + 2 * len(widths) > _WIDEST:
+        yield from _blocks(columns, rows)
+        return
     for row in shown:
         cells = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
         yield f"  {'  '.join(cells)}".rstrip()
+
+
+def _blocks(columns: Row, rows: tuple[Row, ...]) -> Iterator[str]:
+    """Each row as a line with its first cell, and below it a line for each further cell that is not empty."""
+    width = max(map(_width, columns[1:]))
+    for first, *others in rows:
+        yield f"  {_cell(first)}"
+        for name, text in zip(columns[1:], others, strict=True):
+            if text:
+                yield f"    {name}{' ' * (width - _width(name))}  {_sentence(text)}"
 
 
 def _width(text: str) -> int:

@@ -58,7 +58,7 @@ def test_right_and_wrong_are_compared_by_who_got_what_right() -> None:
 def test_a_difference_that_could_be_chance_names_the_smallest_that_would_have_been_seen() -> None:
     found = of("r" * 95 + "w" * 5, "r" * 90 + "w" * 5 + "r" * 5)
     assert found.verdict == "no-difference-seen"
-    assert found.why == "that is not the same as no difference: see the smallest detectable one"
+    assert found.why == "this is no proof that there is none"
     assert found.smallest_detectable == stats.smallest_detectable_difference(100, 0.1)
 
 

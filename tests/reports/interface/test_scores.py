@@ -33,7 +33,7 @@ def test_a_difference_that_was_not_seen_says_what_would_have_been() -> None:
     row, remarks = said("r" * 95 + "w" * 5, "r" * 90 + "w" * 5 + "r" * 5)
     assert row[-2:] == ("1.0000", "no difference seen")
     assert remarks == [
-        "no difference seen: that is not the same as no difference: see the smallest detectable one",
+        "no difference seen: this is no proof that there is none",
         "100 pairs would probably have shown a difference of 8.8 points",
     ]
 

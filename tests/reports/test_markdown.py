@@ -1,0 +1,84 @@
+import html
+import re
+
+import msgspec
+
+from qlock.core.agreement import Agreement
+from qlock.core.compare import compare
+from qlock.core.comparison import Comparison
+from qlock.core.endings import Endings
+from qlock.reports.markdown import MOST_CHARACTERS, SUFFIX, render
+from tests.fakes.comparisons import a_side
+from tests.golden.make_reports import a_comparison
+
+replace = msgspec.structs.replace
+
+
+def huge(suites: int = 60) -> Comparison:
+    """More suites than a page holds, each with every slice and flip it may have, and texts that grow when escaped."""
+    found = a_comparison()
+    suite = found.suite[1]
+    assert isinstance(suite.agreement, Agreement)
+    wild = "<&|`*[~" * 40
+    flips = tuple(
+        replace(flip, item=f"{wild}{number}", text_a=wild, text_b=wild)
+        for number, flip in enumerate(suite.agreement.flip * 8)
+    )
+    slices = replace(suite.slices, row=suite.slices.row * 20)
+    many = [
+        replace(suite, suite=f"suite{number}", slices=slices, agreement=replace(suite.agreement, flip=flips))
+        for number in range(suites)
+    ]
+    return replace(found, suite=tuple(many), why=(wild * 20,) * 21)
+
+
+def test_it_is_written_to_a_markdown_file() -> None:
+    assert SUFFIX == ".md"
+
+
+def test_a_mark_says_at_once_whether_it_is_valid() -> None:
+    a = a_side("r")
+    assert render(compare(a, a)).startswith("## ✅ VALID: ")
+    assert render(compare(a, replace(a, forced=("device",)))).startswith("## ❌ INVALID: ")
+    assert render(compare(a, replace(a, sealed=False))).startswith("## ⚠️ INCOMPLETE: ")
+
+
+def test_it_never_outgrows_a_comment_and_says_what_did_not_fit() -> None:
+    page = render(huge())
+    assert MOST_CHARACTERS - 5_000 < len(page) <= MOST_CHARACTERS
+    assert re.search(r"\n\n\d+ lines did not fit here; the JSON report has them all\.\n\Z", page)
+
+
+def test_no_fold_stays_open() -> None:
+    for page in (render(huge()), render(huge(1)), render(huge(2)), render(a_comparison())):
+        assert page.count("<details>") == page.count("</details>")
+        assert page.count("<summary>") == page.count("</summary>")
+    assert "did not fit" in render(huge(2))
+    assert render(huge(2)).count("<details>") > 0
+
+
+def test_the_headline_scores_stand_before_any_fold() -> None:
+    page = render(a_comparison())
+    assert page.index("### Scores") < page.index("### Endings") < page.index("<details>")
+
+
+def test_all_rows_of_a_table_have_its_columns() -> None:
+    for block in re.findall(r"(?:^\|.*\n)+", render(a_comparison()), re.MULTILINE):
+        columns = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(columns) == 1
+
+
+def test_an_answer_cannot_be_markup() -> None:
+    page = render(a_comparison())
+    tags = set(re.findall(r"<[^>]*>", page))
+    assert tags == {"<details>", "</details>", "<summary>", "</summary>"}
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "](" not in html.unescape(page).replace("\\]", "")
+
+
+def test_a_suite_without_endings_leaves_no_empty_table() -> None:
+    found = a_comparison()
+    assert isinstance(found.suite[1].endings, Endings)
+    assert "### Endings" not in render(replace(found, suite=found.suite[:1]))
