@@ -24,6 +24,7 @@ from qlock.engines.llama_cpp import logbook, tools
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
 from qlock.engines.llama_cpp.options import options_of
+from qlock.engines.llama_cpp.probe import Seat, Stage, probe
 from qlock.engines.llama_cpp.scoring import Scorer
 from qlock.engines.llama_cpp.server import Answered, Point, Seen, Server
 from qlock.engines.llama_cpp.spread import Spread
@@ -104,6 +105,8 @@ class LlamaCpp:
         self._under_way: set[str] = set()
         self._tail = ""
         self._devices = 0
+        self._load: Load | None = None
+        self._extra: list[Server] = []
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -124,6 +127,7 @@ class LlamaCpp:
         except BaseException:
             self._drop()
             raise
+        self._load = load
         self._spread = Spread(self._servers, self._rooms, progress_s=self._deadlines.progress_s)
         point = Point(
             load=load,
@@ -171,7 +175,21 @@ class LlamaCpp:
 
     def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
         """Vary the schedule around the prompts and say what stayed the same."""
-        raise NotImplementedError
+        self._refuse_while_busy("probe the schedule")
+        self._loaded()
+        load = self._load
+        assert load is not None
+        stage = Stage(
+            seats=tuple(Seat(server, room) for server, room in zip(self._servers, self._rooms, strict=True)),
+            start=lambda more: self._started_anew(load, more),
+            end=self._end,
+            threads=load.setting.threads,
+            deadline_s=self._deadlines.progress_s,
+        )
+        try:
+            return probe(stage, prompts, steps=steps)
+        except EngineError as error:
+            raise self._failure(error.message, hint=error.hint) from error
 
     def mapped_files(self) -> tuple[MappedFile, ...]:
         """Files mapped with code by the servers, and by the process that scores; whole only after a decode."""
@@ -218,34 +236,43 @@ class LlamaCpp:
         if setting.gpu_layers:
             self._devices = len(tools.devices(self._printed("--list-devices")))
         for _ in range(setting.slots):
-            server = Server(
-                self._program,
-                folder=self._home.server_folder(),
-                env=self._home.environment(),
-                cwd=self._home.work,
-            )
-            self._servers.append(server)
-            server.start(setting, weights, self._options, devices=self._devices)
+            self._servers.append(self._new_server())
+            self._servers[-1].start(setting, weights, self._options, devices=self._devices)
         found = []
         for server in self._servers:
             server.wait_ready(self._deadlines.load_s)
             seen = server.look(weights)
             self._seen = seen
             found.append(self._read_back(server, seen, load))
-            self._rooms.append(
-                Room(
-                    context_tokens=found[-1].context_tokens,
-                    vocab_tokens=found[-1].vocab_tokens,
-                    end_tokens=frozenset(found[-1].end_tokens),
-                    alias=server.alias,
-                )
-            )
+            self._rooms.append(_room(server, found[-1]))
         if any(one != found[0] for one in found):
             raise EngineError(
                 "the servers do not say the same of themselves, started with the same command line"
             )
         slots = sum(one.slots for one in found)
         return msgspec.structs.replace(found[0], slots=slots)
+
+    def _new_server(self) -> Server:
+        home = self._home
+        return Server(self._program, folder=home.server_folder(), env=home.environment(), cwd=home.work)
+
+    def _started_anew(self, load: Load, more_threads: int) -> Seat:
+        """One more server with the point loaded; with another number of threads where that is meant to be seen."""
+        setting = msgspec.structs.replace(
+            load.setting,
+            threads=max(1, load.setting.threads + more_threads),
+            batch_threads=max(1, load.setting.batch_threads + more_threads),
+        )
+        server = self._new_server()
+        self._extra.append(server)
+        server.start(setting, load.weights[0], self._options, devices=self._devices)
+        server.wait_ready(self._deadlines.load_s)
+        seen = server.look(load.weights[0])
+        return Seat(server, _room(server, self._read_back(server, seen, load)))
+
+    def _end(self, seat: Seat) -> None:
+        seat.server.close(self._deadlines.close_s)
+        self._extra.remove(seat.server)
 
     def _read_back(self, server: Server, seen: Seen, load: Load) -> ReadBack:
         said = seen.said
@@ -320,12 +347,12 @@ class LlamaCpp:
         self.log_tail()
         if self._scorer is not None:
             self._scorer.close()
-        for server in self._servers:
+        for server in (*self._servers, *self._extra):
             server.close(self._deadlines.close_s)
         if self._spread is not None:
             self._spread.close()
-        self._servers, self._rooms = [], []
-        self._seen = self._spread = self._scorer = None
+        self._servers, self._rooms, self._extra = [], [], []
+        self._seen = self._spread = self._scorer = self._load = None
         self._measures.clear()
 
     def _failure(self, message: str, *, hint: str = "") -> EngineError:
@@ -334,6 +361,15 @@ class LlamaCpp:
         said = logbook.complaint(self.log_tail().split("\n")) if died else ""
         self._drop()
         return EngineError(message if not said or said in message else f"{message}: {said}", hint=hint)
+
+
+def _room(server: Server, read_back: ReadBack) -> Room:
+    return Room(
+        context_tokens=read_back.context_tokens,
+        vocab_tokens=read_back.vocab_tokens,
+        end_tokens=frozenset(read_back.end_tokens),
+        alias=server.alias,
+    )
 
 
 class _Tokens(msgspec.Struct, frozen=True):

@@ -113,6 +113,35 @@ def done_of(work: Generate, room: Room, *, status: int, data: bytes) -> Generate
     return _finished(work, room, said)
 
 
+class Told(msgspec.Struct, frozen=True):
+    """What a server printed of each step of an answer."""
+
+    tokens: tuple[int, ...]
+    steps: tuple[dict[int, float], ...]
+    """Log-probabilities of the likeliest tokens. NOTE: of a step that ends within a character nothing is printed."""
+    printed: str
+    """Digest of all of it, as printed."""
+
+
+def told_of(work: Generate, room: Room, *, status: int, data: bytes) -> Told | Broken:
+    """The steps of an answer whose work asks for a digest; arguments and errors as ``done_of``."""
+    match done_of(work, room, status=status, data=data):
+        case Broken() as broken:
+            return broken
+        case Generated() as done:
+            steps = _COMPLETION.decode(data).completion_probabilities
+            return Told(
+                tokens=done.tokens,
+                steps=()
+                if steps is UNSET
+                else tuple(
+                    {one.id: float(msgspec.json.decode(bytes(one.logprob))) for one in step.top_logprobs}
+                    for step in steps
+                ),
+                printed=done.logits_digest,
+            )
+
+
 def forced_nats(work: Generate, token: int, room: Room, *, status: int, data: bytes) -> float | Broken:
     """What a token cost that a request forced to come next; arguments and errors as ``done_of``."""
     if status != 200:

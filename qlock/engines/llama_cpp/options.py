@@ -116,7 +116,7 @@ def arguments(given: Sequence[Given], options: Sequence[tuple[str, ...]]) -> tup
         EngineError: The build has an option that is not known, or lacks one that is needed.
     """
     passed = {one.name for one in given}
-    _refuse_unknown(options, passed | harmless.NAMES | _opposites(passed))
+    _refuse_unknown(options, harmless.NAMES | _looked_at(passed))
     has = {name for names in options for name in names}
     lacking = [one.name for one in given if one.needed and one.name not in has]
     if lacking:
@@ -247,15 +247,16 @@ def _sampling() -> list[Given]:
     return [Given(name=name, value=value) for name, value in values.items()]
 
 
-def _opposites(passed: Iterable[str]) -> set[str]:
-    """Names of the other position of switches, and of options that are passed only sometimes."""
+def _looked_at(passed: Iterable[str]) -> set[str]:
+    """What is passed, to one program or another, always or sometimes, and the other position of switches."""
+    passed = {*passed, "--parallel", "--verbosity", *(one.name for one in (*_behaviour(), *_sampling()))}
     opposites = {
         name.replace("--no-", "--", 1) if name.startswith("--no-") else f"--no-{name[2:]}" for name in passed
     }
-    return opposites | {"--swa-full", "--device", "--port", "--api-key-file"}
+    return passed | opposites | {"--swa-full", "--device", "--port", "--api-key-file"}
 
 
-def _refuse_unknown(options: Sequence[tuple[str, ...]], known: set[str]) -> None:
+def _refuse_unknown(options: Sequence[tuple[str, ...]], known: frozenset[str]) -> None:
     unknown = [names[-1] for names in options if known.isdisjoint(names)]
     if unknown:
         plural = (

@@ -30,7 +30,7 @@ _MAGIC = b"_logits_"
 _HEAD = struct.Struct("<iii")
 _ROW_HEAD = struct.Struct("<ff")
 _SMALLEST_WINDOW = 8
-_FINAL = re.compile(r"^Final estimate: PPL = ([0-9.]+) \+/-", re.MULTILINE)
+_FINAL = re.compile(r"Final estimate: PPL = ([0-9.]+) \+/-")
 _PADDINGS = ("\n\n", " ", "\n", "")
 """Between a window's text and its copy behind it, since the program wants two windows."""
 _FINAL_DIGITS = 2e-3
