@@ -14,20 +14,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from qlock.core.base import Base
 from qlock.core.gguf import shard_names
 from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, file_name, parse_source
 from qlock.errors import AbsentError, InputError
 from qlock.world.interface import World
 
 _MOST_FOLDERS = 20_000
-
-
-class Place(Base, frozen=True, kw_only=True):
-    """A file that was asked for and where it lies."""
-
-    name: str
-    path: str
 
 
 def locate(world: World, source: str, *, base: Path) -> Path:
@@ -84,6 +76,9 @@ class Places:
     def candidates(self, name: str, requested: str) -> Iterator[Path]:
         """Every place where a file of this name lies, best first; the caller takes the one of the right digest."""
         seen: set[Path] = set()
+        name = name.rpartition("/")[2]
+        if name in ("", ".", "..") or "\0" in name:
+            return
         for path in self._all(name, requested):
             if path not in seen and path.exists():
                 seen.add(path)

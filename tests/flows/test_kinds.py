@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from qlock.core.spec import SuiteSpec
+from qlock.engines import llama_cpp_python
+from qlock.errors import InputError
+from qlock.flows.kinds import engine_opener, members, params_of, suite_kind
+from qlock.suites import perplexity, tasks
+from tests.fakes.documents import a_suite
+
+
+def test_every_member_of_the_suites_is_a_kind() -> None:
+    for name in members("qlock.suites"):
+        kind = suite_kind(name)
+        assert (kind.kind, kind.ask_version >= 1, kind.grade_version >= 1) == (name, True, True)
+        assert set(kind.sources) <= set(kind.params.__struct_fields__)
+
+
+def test_a_kind_is_what_its_module_defines() -> None:
+    kind = suite_kind("perplexity")
+    assert (kind.items, kind.ask, kind.grade, kind.trials) == (
+        perplexity.items,
+        perplexity.ask,
+        perplexity.grade,
+        perplexity.trials,
+    )
+    assert (suite_kind("tasks").params, suite_kind("tasks").sources) == (tasks.Params, ("items",))
+
+
+@pytest.mark.parametrize("kind", ["llama-cpp-python", "llama_cpp_python"])
+def test_an_engine_is_found_however_its_dashes_are_spelled(kind: str) -> None:
+    assert engine_opener(kind) is llama_cpp_python.open_engine
+
+
+@pytest.mark.parametrize("kind", ["interface", "tasks.rows", "../tasks", "nothing-like-it"])
+def test_what_is_no_member_is_no_kind(kind: str) -> None:
+    with pytest.raises(InputError) as caught:
+        suite_kind(kind)
+    assert str(caught.value) == (
+        f"kind: got `{kind}`, expected a known suite kind: {', '.join(members('qlock.suites'))}"
+    )
+
+
+def test_the_suites_own_keys_become_its_struct_with_every_default() -> None:
+    spec = SuiteSpec(name="wiki", kind="perplexity", params={"text": "file:x", "windows": 4})
+    params = params_of(suite_kind("perplexity"), spec, where="suite.wiki")
+    assert params == perplexity.Params(text="file:x", window_tokens=512, windows=4)
+    pin = a_suite(params={"items": "file:y"})
+    assert params_of(suite_kind("tasks"), pin, where="suite.orders") == tasks.Params(items="file:y")
+
+
+@pytest.mark.parametrize(
+    "params, message, hint",
+    [
+        ({"text": "file:x", "tetx": 1}, "suite.wiki: unknown key `tetx`", "did you mean `text`?"),
+        ({"text": "file:x", "samplin": {}}, "suite.wiki: unknown key `samplin`", "did you mean `sampling`?"),
+        ({}, "suite.wiki: the key `text` is missing", ""),
+        (
+            {"text": "file:x", "window_tokens": 3},
+            "suite.wiki.window_tokens: got `3`, expected an integer >= 4",
+            "",
+        ),
+    ],
+)
+def test_a_key_that_does_not_fit_is_named(params: dict[str, object], message: str, hint: str) -> None:
+    spec = SuiteSpec(name="wiki", kind="perplexity", params=params)
+    with pytest.raises(InputError) as caught:
+        params_of(suite_kind("perplexity"), spec, where="suite.wiki")
+    assert (str(caught.value), caught.value.hint) == (message, hint)

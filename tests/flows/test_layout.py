@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qlock.flows.layout import lock_path, project_of, runs_folder, spec_beside, spec_label
+from tests.fakes.documents import a_lock, a_spec
+
+
+@pytest.mark.parametrize(
+    "path, project, label",
+    [
+        ("/p/specs/x.toml", "/p", "specs/x.toml"),
+        ("/p/locks/x@cpu.toml", "/p", "x@cpu.toml"),
+        ("/p/x.toml", "/p", "x.toml"),
+        ("/p/specs/deep/x.toml", "/p/specs/deep", "x.toml"),
+    ],
+)
+def test_a_project_is_the_folder_above_specs_and_locks(path: str, project: str, label: str) -> None:
+    assert (project_of(Path(path)), spec_label(Path(path))) == (Path(project), label)
+
+
+def test_a_lock_lies_beside_its_specs_and_leads_back() -> None:
+    spec_path = Path("/p/specs/ladder.toml")
+    path = lock_path(spec_path, a_spec(), "cpu-amd-1a-02")
+    assert path == Path("/p/locks/ladder@cpu-amd-1a-02.toml")
+    assert spec_beside(path, spec_label(spec_path)) == spec_path
+
+
+def test_a_spec_outside_of_specs_has_its_lock_below_its_own_folder() -> None:
+    spec_path = Path("/home/x.toml")
+    path = lock_path(spec_path, a_spec(), "cpu")
+    assert path == Path("/home/locks/ladder@cpu.toml")
+    assert spec_beside(path, spec_label(spec_path)) == spec_path
+
+
+def test_runs_of_a_lock_lie_in_a_folder_of_its_name_and_device() -> None:
+    lock = a_lock()
+    assert runs_folder(Path("/p/locks/l.toml"), lock) == Path(f"/p/runs/{lock.name}@{lock.device[0].name}")

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qlock.errors import AbsentError, InputError
+from qlock.flows.places import Places, locate, shards, source_name
+from qlock.world.interface import World
+from tests.fakes.world import ScriptedWheels, fake_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return fake_world(tmp_path)
+
+
+def made(path: Path, data: bytes = b"x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def found(places: Places, name: str, requested: str) -> list[Path]:
+    return list(places.candidates(name, requested))
+
+
+def test_a_file_is_located_from_the_project(world: World, tmp_path: Path) -> None:
+    path = made(tmp_path / "models/m.gguf")
+    assert locate(world, "file:models/m.gguf", base=tmp_path) == path
+    assert locate(world, f"file:{path}", base=tmp_path / "elsewhere") == path
+
+
+def test_a_file_that_is_not_there_is_absent(world: World, tmp_path: Path) -> None:
+    with pytest.raises(AbsentError) as caught:
+        locate(world, "file:models/m.gguf", base=tmp_path)
+    assert str(caught.value) == "no file at `models/m.gguf`, looked from the folder of the project"
+
+
+def test_a_file_of_a_package_is_located_where_it_is_installed(world: World, tmp_path: Path) -> None:
+    path = made(tmp_path / "site/pkg/m.gguf")
+    world = msgspec.structs.replace(world, wheels=ScriptedWheels({"pkg==1.0/pkg/m.gguf": path}))
+    assert locate(world, "wheel:pkg==1.0/pkg/m.gguf", base=tmp_path) == path
+    with pytest.raises(AbsentError) as caught:
+        locate(world, "wheel:other==1.0/m.gguf", base=tmp_path)
+    assert str(caught.value) == "package `other` is not installed"
+
+
+@pytest.mark.parametrize("source", ["hub:owner/repo/m.gguf", "url:https://example.org/m.gguf"])
+def test_what_this_version_cannot_read_is_refused_with_what_to_do(
+    world: World, tmp_path: Path, source: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        locate(world, source, base=tmp_path)
+    assert (str(caught.value), caught.value.hint) == (
+        f"got `{source}`, this version of qlock reads file: and wheel: sources only",
+        "download the file and name it with file:PATH",
+    )
+
+
+def test_one_shard_leads_to_all_in_order() -> None:
+    assert shards(Path("/x/m-00002-of-00003.gguf")) == tuple(
+        Path(f"/x/m-0000{number}-of-00003.gguf") for number in (1, 2, 3)
+    )
+    assert shards(Path("/x/m.gguf")) == (Path("/x/m.gguf"),)
+
+
+def test_candidates_come_best_first_and_once(world: World, tmp_path: Path) -> None:
+    project, store = tmp_path / "project", tmp_path / "store"
+    asked = made(project / "models/m.gguf")
+    direct, deep = made(store / "m.gguf"), made(store / "a/b/m.gguf")
+    beside = made(project / "m.gguf")
+    variable = made(tmp_path / "variable/m.gguf")
+    world = msgspec.structs.replace(world, environment={"QLOCK_MODELS": f"{variable.parent}:{store}"})
+    places = Places(world, base=project, folders=(store,))
+    assert found(places, "m.gguf", "file:models/m.gguf") == [asked, direct, variable, beside, deep]
+    assert found(places, "other.gguf", "file:models/m.gguf") == []
+
+
+def test_candidates_of_packages_and_of_what_was_downloaded(world: World, tmp_path: Path) -> None:
+    installed = made(tmp_path / "site/pkg/m.gguf")
+    local = made(tmp_path / "project/m.gguf")
+    world = msgspec.structs.replace(world, wheels=ScriptedWheels({"pkg==1.0/pkg/m.gguf": installed}))
+    places = Places(world, base=tmp_path / "project")
+    assert found(places, "m.gguf", "wheel:pkg==1.0/pkg/m.gguf") == [installed, local]
+    assert found(places, "m.gguf", "wheel:gone==1.0/pkg/m.gguf") == [local]
+    assert found(places, "m.gguf", "hub:owner/repo/m.gguf") == [local]
+
+
+def test_links_that_lead_nowhere_are_no_candidates_and_links_to_blobs_are(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "nowhere.gguf").symlink_to("gone")
+    (tmp_path / "round.gguf").symlink_to("round.gguf")
+    blob = made(tmp_path / "blobs/0123")
+    link = tmp_path / "snapshots/abc/m.gguf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(blob)
+    places = Places(world, base=tmp_path, folders=(tmp_path / "snapshots",))
+    assert found(places, "nowhere.gguf", "file:nowhere.gguf") == []
+    assert found(places, "round.gguf", "file:round.gguf") == []
+    assert found(places, "m.gguf", "file:m.gguf") == [link]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/", "x\0y"])
+def test_a_name_that_is_none_has_no_candidates(world: World, tmp_path: Path, name: str) -> None:
+    assert found(Places(world, base=tmp_path), name, "file:m.gguf") == []
+
+
+def test_a_name_with_folders_does_not_lead_out_of_them(world: World, tmp_path: Path) -> None:
+    inside = made(tmp_path / "project/secret")
+    made(tmp_path / "secret")
+    assert found(Places(world, base=tmp_path / "project"), "../secret", "file:m.gguf") == [inside]
+
+
+def test_a_name_in_a_lock_is_the_last_part_of_its_source() -> None:
+    assert source_name("file:data/wiki.test.raw") == "wiki.test.raw"
+
+
+def test_a_folder_with_too_many_folders_is_refused(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qlock.flows.places._MOST_FOLDERS", 2)
+    (tmp_path / "store/a/b").mkdir(parents=True)
+    places = Places(world, base=tmp_path, folders=(tmp_path / "store",))
+    with pytest.raises(AbsentError) as caught:
+        found(places, "m.gguf", "file:m.gguf")
+    assert (str(caught.value), caught.value.hint) == (
+        f"more than 2 folders below `{tmp_path}/store`",
+        "name a smaller folder",
+    )

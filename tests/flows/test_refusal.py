@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qlock.core.verify import Finding
+from qlock.errors import ExitCode
+from qlock.flows.refusal import FindingsError, is_allowed, refuse
+
+
+def a_finding(where: str = "device.cpu.cpu_model", **changes: Any) -> Finding:
+    fields: dict[str, Any] = {"rule": "device", "expected": "a", "found": "b", "effect": "output"}
+    return Finding(where=where, **(fields | changes))
+
+
+def test_nothing_found_refuses_nothing() -> None:
+    refuse([])
+    refuse([a_finding(effect="timing"), a_finding(effect="note")])
+
+
+def test_the_first_finding_is_told_with_how_many_more_there_are() -> None:
+    findings = (a_finding(effect="note"), a_finding(why="it was changed"), a_finding("device.cpu.cpu_family"))
+    with pytest.raises(FindingsError) as caught:
+        refuse(findings)
+    assert (str(caught.value), caught.value.hint, caught.value.exit_code) == (
+        "device.cpu.cpu_model: got `b`, expected `a`: it was changed (and 1 more)",
+        "run on the locked device, or resolve for this one",
+        ExitCode.REFUSED,
+    )
+    assert caught.value.findings == findings[1:]
+
+
+def test_what_is_allowed_does_not_refuse() -> None:
+    refuse([a_finding()], allow=("device.cpu",))
+    with pytest.raises(FindingsError) as caught:
+        refuse([a_finding()], allow=("device.cpu.cpu_family",))
+    assert str(caught.value) == "device.cpu.cpu_model: got `b`, expected `a`"
+
+
+@pytest.mark.parametrize(
+    "fact, allowed",
+    [
+        ("device.cpu.cpu_model", True),
+        ("device.cpu", True),
+        ("device", True),
+        ("device.cpu.cpu", False),
+        ("devic", False),
+        ("device.cpu.cpu_model.x", False),
+        ("", False),
+    ],
+)
+def test_a_fact_is_allowed_by_its_name_or_by_that_of_its_table(fact: str, allowed: bool) -> None:  # noqa: FBT001 - a table of cases
+    assert is_allowed(a_finding(), (fact,)) == allowed
