@@ -123,7 +123,7 @@ class RealHub:
                 raise BusyError("the transfer was cut")
 
         if length > 0:
-            self._stream(snapshot, path, start, start + length, take)
+            self._stream(snapshot, path, lambda: (start, start + length), take)
         return bytes(held[:length])
 
     def fetch(
@@ -142,7 +142,7 @@ class RealHub:
             return shelf.pointer
         if not blobs.is_here(shelf.blob, file.size_bytes):
             shelf.bring(
-                lambda start, end, take: self._stream(snapshot, file.path, start, end, take),
+                lambda span, take: self._stream(snapshot, file.path, span, take),
                 progress or (lambda _: None),
             )
         return shelf.link()
@@ -215,9 +215,13 @@ class RealHub:
         return self._asked(asked, read)
 
     def _stream(
-        self, snapshot: Snapshot, path: str, start: int, end: int, take: Callable[[Answer], None]
+        self,
+        snapshot: Snapshot,
+        path: str,
+        span: Callable[[], tuple[int, int]],
+        take: Callable[[Answer], None],
     ) -> None:
-        """Ask for the bytes from ``start`` up to ``end`` and hand them to ``take``, again where it must be."""
+        """Ask for the bytes of ``span`` and hand them to ``take``; again, where the server is busy or cuts them off."""
         asked = _asked_of(snapshot, path)
         taken = 0
 
@@ -237,6 +241,7 @@ class RealHub:
                 revision=snapshot.commit,
                 endpoint=self._account.endpoint,
             )
+            start, end = span()
             headers = {
                 "User-Agent": f"qlock/{qlock.__version__}",
                 "Range": f"bytes={start}-{end - 1}",
@@ -247,7 +252,7 @@ class RealHub:
             with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
                 hf_raise_for_status(response)
                 first, total = place_of(response.status_code, response.headers, asked, start=start)
-                take(Answer(first, total, counted(response.iter_bytes(1 << 20))))
+                take(Answer(first, total, counted(response.iter_bytes())))
 
         def attempt() -> None:
             nonlocal taken

@@ -54,8 +54,11 @@ class Answer(NamedTuple):
     pieces: Iterator[bytes]
 
 
-Ask = Callable[[int, int, Callable[[Answer], None]], None]
-"""``ask(start, end, take)``: ask for the bytes from ``start`` up to ``end``, once, and hand the answer to ``take``."""
+Ask = Callable[[Callable[[], tuple[int, int]], Callable[[Answer], None]], None]
+"""``ask(span, take)``: ask for the bytes of ``span()``, from its start up to its end, and hand the answer to ``take``.
+
+When a transfer is cut it is asked again, for what ``span`` says then.
+"""
 
 
 def storage(cache: Path, snapshot: Snapshot) -> Path:
@@ -161,8 +164,11 @@ class Shelf:
                 partial.append(piece)
                 progress(partial.have_bytes)
 
+        def span() -> tuple[int, int]:
+            return partial.have_bytes, min(partial.have_bytes + _ASKED_BYTES, size_bytes)
+
         while partial.have_bytes < size_bytes:
-            ask(partial.have_bytes, min(partial.have_bytes + _ASKED_BYTES, size_bytes), take)
+            ask(span, take)
 
     def _check(self, partial: _Partial) -> None:
         got = partial.hasher.hexdigest()

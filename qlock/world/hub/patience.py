@@ -84,8 +84,9 @@ class Patience:
             try:
                 return ask()
             except BusyError as error:
-                tries += 1
-                self._wait(error, tries)
+                why = error
+            tries += 1
+            self._wait(why, tries)
 
     def _take_turn(self) -> None:
         """Wait until nobody has been asked to wait any more."""
