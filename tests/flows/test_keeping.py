@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec import UNSET, UnsetType
 
+from qlock.core.spec import PromptSpec, SamplingSpec
+from qlock.flows.keeping import asks_the_same
 from qlock.flows.moving import Move
+from tests.fakes.documents import a_suite
 from tests.fakes.project import Project, items_jsonl, tiny_gguf
 from tests.fakes.world import CPU, FixedHost
 
@@ -158,3 +163,41 @@ def test_a_limit_that_changes_nothing_proves_nothing(tmp_path: Path) -> None:
     )
     project.lock()
     assert len(project.script.probes) == 1
+
+
+@pytest.mark.parametrize(
+    "before, now, same",
+    [
+        ((5, True), UNSET, True),
+        ((5, False), UNSET, False),
+        ((5, True), 9, True),
+        ((5, False), 9, False),
+        ((5, True), 5, True),
+        ((5, False), 5, True),
+        ((5, True), 3, False),
+        ((UNSET, True), UNSET, True),
+        ((UNSET, True), 3, False),
+    ],
+)
+def test_a_limit_asks_the_same_where_the_same_items_come_of_it(
+    before: tuple[int | UnsetType, bool], now: int | UnsetType, *, same: bool
+) -> None:
+    limit, is_all = before
+    old = a_suite(items_limit=limit, items_all=is_all)
+    new = a_suite(items_limit=now, items_all=now is UNSET, repeats=9, grade_version=8, points=("X@y",))
+    assert asks_the_same(new, old) == same
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "other"},
+        {"ask_version": 2},
+        {"params": {"items": "file:other"}},
+        {"sampling": SamplingSpec(temperature=0.25)},
+        {"prompt": PromptSpec(system="other")},
+        {"file": ()},
+    ],
+)
+def test_what_changes_a_question_does_not_ask_the_same(changes: dict[str, Any]) -> None:
+    assert not asks_the_same(a_suite(**changes), a_suite())

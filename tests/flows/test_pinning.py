@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from qlock.core.spec import SettingSpec
 from qlock.errors import AbsentError, InputError
 from qlock.flows.kinds import engine_opener
+from qlock.flows.pinning import fallen_back, setting
+from tests.fakes.documents import a_lock
 from tests.fakes.project import Project, items_jsonl, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,3 +99,91 @@ def test_two_items_of_one_id_are_refused_with_both_places(tmp_path: Path) -> Non
     project.write("tasks/digits.jsonl", items_jsonl(3) + items_jsonl(2))
     message, _ = refusal(project, InputError)
     assert message == ("point.A@plain.suite.digits: the id `q00` occurs twice: on line 1 and on line 4")
+
+
+def test_a_setting_says_what_llama_cpp_will_do_with_it() -> None:
+    made = setting(SettingSpec(name="s", context_tokens=600, slots=2, threads=3), None)
+    assert (made.context_tokens, made.slots, made.slots_requested, made.slots_why) == (768, 2, 2, "")
+    assert (made.batch_tokens, made.ubatch_tokens) == (1536, 512)
+    assert (made.threads, made.batch_threads) == (3, 3)
+    small = setting(SettingSpec(name="s", context_tokens=1, slots=1, batch_threads=4), None)
+    assert (small.context_tokens, small.batch_tokens, small.ubatch_tokens) == (256, 256, 256)
+    assert small.batch_threads == 4
+
+
+def test_every_choice_of_a_setting_is_carried_over() -> None:
+    asked = SettingSpec(
+        name="s",
+        cache_type_k="q8_0",
+        cache_type_v="q4_0",
+        flash_attention=True,
+        gpu_layers=7,
+        split_mode="layer",
+        main_gpu=1,
+        kv_offload=False,
+        op_offload=True,
+        swa_full=True,
+        repack=False,
+        mmap=False,
+    )
+    made = setting(asked, None)
+    for name in SettingSpec.__struct_fields__:
+        if name not in ("context_tokens", "batch_threads"):
+            assert getattr(made, name) == getattr(asked, name)
+
+
+def test_a_setting_that_fell_back_stays_so_until_it_is_asked_for_otherwise() -> None:
+    asked = SettingSpec(name="plain", slots=8)
+    narrow = fallen_back(setting(asked, None), "M@plain: shaky")
+    assert (narrow.slots, narrow.slots_requested, narrow.batch_tokens) == (1, 8, 2048)
+    old = msgspec.structs.replace(a_lock(), setting=(narrow,))
+    assert setting(asked, old) == narrow
+    for other in (
+        msgspec.structs.replace(asked, slots=4),
+        msgspec.structs.replace(asked, name="other"),
+        msgspec.structs.replace(asked, context_tokens=4096),
+    ):
+        assert setting(other, old).slots == other.slots
+
+
+def test_a_data_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    reads = project.world.files
+
+    class Files:
+        read_prefix = staticmethod(reads.read_prefix)
+        write_atomic = staticmethod(reads.write_atomic)
+
+        @staticmethod
+        def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
+            data = reads.read_bounded(path, max_bytes, what)
+            return data + b" " if what == "text" else data
+
+    project.change_world(files=Files())
+    assert refusal(project, InputError) == ("suite.text.text: `text.txt` changed while it was read", "")
+
+
+def test_a_suites_own_template_is_pinned_and_used(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    row = b'{"id": "q", "messages": [{"role": "user", "content": "hi"}], "expected": "1", "grader": {"kind": "exact"}}\n'
+    project.write("tasks/digits.jsonl", row)
+    project.write("own.jinja", "own:{{ messages[0].content }}")
+    plain = project.resolve().lock
+    project.write_spec(
+        lambda text: text.replace(
+            "[suite.sampling]", '[suite.prompt]\ntemplate = "file:own.jinja"\n[suite.sampling]'
+        )
+    )
+    lock = project.lock().lock
+    suite = next(pin for pin in lock.suite if pin.name == "digits")
+    assert [(file.key, file.name) for file in suite.file] == [
+        ("items", "digits.jsonl"),
+        ("prompt.template", "own.jinja"),
+    ]
+    assert lock.point[0].prompts
+    assert plain.point[0].prompts
+    assert lock.point[0].prompts[0].text_digest != plain.point[0].prompts[0].text_digest
+    assert project.run().state == "sealed"
+    project.write("own.jinja", b"\xff")
+    assert refusal(project, InputError)[0] == "suite.digits.prompt.template: line 1 is not UTF-8"
