@@ -17,7 +17,7 @@ from qlock.core.lock import Lock, Missing, lock_digest, read_lock, unset_pins, w
 from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec
 from qlock.errors import ExitCode, InputError
 from tests.broken.make import sealed, small_lock
-from tests.core.test_verify import changed
+from tests.fakes.changes import changed
 from tests.fakes.documents import (
     SPEC_PATH,
     a_digest,

@@ -15,7 +15,7 @@ from qlock.core.effects import Leaf, leaves
 from qlock.core.lock import Lock, PointPin, read_lock
 from qlock.core.plan import item_seed, job_digest, jobs, prompts_of
 from qlock.errors import InputError
-from tests.core.test_verify import changed
+from tests.fakes.changes import changed
 from tests.fakes.documents import (
     a_digest,
     a_lock,
