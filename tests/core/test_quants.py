@@ -141,7 +141,7 @@ def test_a_name_of_an_unknown_kind_of_quant_is_found_by_its_last_part() -> None:
         ("Model-Q4_K_M-imat.gguf", False),
     ],
 )
-def test_a_companion_is_known_by_its_name(path: str, companion: bool) -> None:
+def test_a_companion_is_known_by_its_name(path: str, *, companion: bool) -> None:
     assert is_companion(path) is companion
 
 

@@ -7,8 +7,9 @@ import hashlib
 import io
 import json
 import logging
-import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -316,41 +317,31 @@ def test_a_resumed_file_with_foreign_bytes_in_it_is_refused(
     assert opened().fetch(listing.snapshot, file).read_bytes() == WEIGHTS
 
 
-def _fetch_in_child(
-    endpoint: str, home: str, listing: HubListing, answers: multiprocessing.Queue[str]
-) -> None:
-    hub = open_hub({"HF_ENDPOINT": endpoint, "HF_HOME": home, "HOME": home}, clock=SetClock())
-    answers.put(str(hub.fetch(listing.snapshot, listing.files[0])))
+CHILD = """
+import fcntl, sys
+def no_flock(*_):
+    raise OSError(38, "Function not implemented")
+fcntl.flock = no_flock
+from qlock.world import clock
+from qlock.world.hub import open_hub
+endpoint, home = sys.argv[1:]
+hub = open_hub({"HF_ENDPOINT": endpoint, "HF_HOME": home, "HOME": home}, clock=clock)
+listing = hub.listing("o/m", "main")
+print(hub.fetch(listing.snapshot, listing.files[0]))
+"""
 
 
 def test_two_processes_at_once_both_get_the_file_though_flock_does_nothing(
-    stub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stub: FakeHub, tmp_path: Path
 ) -> None:
-    import fcntl
-
-    def no_flock(*_: object) -> None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(fcntl, "flock", no_flock)
     weights = os.urandom(3 << 20)
     stub.repository("o/m").commit({"m.gguf": weights})
-    stub.trouble.delay_s = 0.1
-    listing = open_hub({"HF_ENDPOINT": stub.endpoint, "HF_HOME": str(tmp_path)}, clock=SetClock()).listing(
-        "o/m", "main"
-    )
-    # Forked, so that the broken flock is in the children too.
-    fork = multiprocessing.get_context("fork")
-    answers: multiprocessing.Queue[str] = fork.Queue()
-    children = [
-        fork.Process(target=_fetch_in_child, args=(stub.endpoint, str(tmp_path), listing, answers))
-        for _ in range(2)
-    ]
-    for child in children:
-        child.start()
-    paths = {answers.get(timeout=60) for _ in children}
-    for child in children:
-        child.join()
-    assert [Path(path).read_bytes() == weights for path in paths] == [True]
+    stub.trouble.delay_s = 0.2
+    command = [sys.executable, "-c", CHILD, stub.endpoint, str(tmp_path)]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    paths = {Path(child.communicate(timeout=60)[0].strip()) for child in children}
+    assert [child.returncode for child in children] == [0, 0]
+    assert [path.read_bytes() == weights for path in paths] == [True]
     assert list(tmp_path.rglob("*.incomplete")) == []
 
 

@@ -21,6 +21,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -272,7 +273,10 @@ def _is_free(partial: Path) -> bool:
         return False
     host, pid = found[1], int(found[2])
     try:
-        if pid == 0 or time.time() - partial.stat().st_mtime > STALE_S:
+        seen = partial.lstat()
+        if not stat.S_ISREG(seen.st_mode):
+            return False
+        if pid == 0 or time.time() - seen.st_mtime > STALE_S:
             return True
         if host == _host() and pid != os.getpid():
             os.kill(pid, 0)

@@ -6,6 +6,7 @@ wait, none of the others asks meanwhile, and when one has given up, none begins 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -22,6 +23,8 @@ BUSY = frozenset({408, 429, 500, 502, 503, 504})
 """Answers that mean "not now"."""
 
 _WORDS = {408: "it took too long", 429: "too many requests"}
+
+_USED_UP = re.compile(r";\s*r\s*=\s*0\s*;\s*t\s*=\s*([0-9]{1,9})(?![0-9])")
 
 _T = TypeVar("_T")
 
@@ -43,17 +46,14 @@ class BusyError(Exception):
 def busy(status: int, headers: Mapping[str, str]) -> BusyError:
     """The error for an answer of ``BUSY``, with the wait that its headers ask for.
 
-    ``Retry-After`` in seconds, else ``t=`` of a used-up ``RateLimit`` (the Hub sends ``"api";r=0;t=55``).
+    ``Retry-After`` in seconds (a date there is passed over, as the library does), else ``t=`` of a used-up ``RateLimit`` (the Hub sends ``"api";r=0;t=55``).
     """
     why = _WORDS.get(status, "it has a fault or is overloaded")
     asked = headers.get("retry-after", "").strip()
     wait_s: float | None = float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
-    fields = dict(
-        part.strip().split("=", 1) for part in headers.get("ratelimit", "").split(";") if "=" in part
-    )
-    reset = fields.get("t", "").strip()
-    if wait_s is None and fields.get("r", "").strip() == "0" and reset.isascii() and reset.isdigit():
-        wait_s = float(reset[:9])
+    used_up = _USED_UP.search(headers.get("ratelimit", ""))
+    if wait_s is None and used_up:
+        wait_s = float(used_up[1])
     return BusyError(f"{why} ({status})", wait_s=wait_s)
 
 

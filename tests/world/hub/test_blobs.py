@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qlock.errors import AbsentError
+from qlock.world.hub.blobs import STALE_S, Answer, Shelf
+from qlock.world.interface import HubFile, Snapshot
+
+DATA = bytes(range(200)) * 50
+SNAPSHOT = Snapshot(repository="o/m", commit="c" * 40, kind="model")
+SHA256 = hashlib.sha256(DATA).hexdigest()
+FILE = HubFile(path="m.gguf", size_bytes=len(DATA), oid="0" * 40, sha256=f"sha256:{SHA256}")
+
+
+class Server:
+    """Hands out the file in pieces, and notes what it was asked for."""
+
+    def __init__(self, data: bytes = DATA) -> None:
+        self.data = data
+        self.asked: list[tuple[int, int]] = []
+
+    def ask(self, span: Callable[[], tuple[int, int]], take: Callable[[Answer], None]) -> None:
+        start, end = span()
+        self.asked.append((start, end))
+        pieces = (self.data[at : min(at + 999, end)] for at in range(start, end, 999))
+        take(Answer(start, len(self.data), pieces))
+
+
+def brought(cache: Path, server: Server, file: HubFile = FILE) -> bytes:
+    shelf = Shelf(cache, SNAPSHOT, file)
+    shelf.bring(server.ask, lambda _: None)
+    return shelf.link().read_bytes()
+
+
+def left_by(cache: Path, owner: str, data: bytes) -> Path:
+    """What a download by ``owner`` (host and process) has left."""
+    path = cache / "models--o--m/blobs" / f"{SHA256}.qlock-{owner}-00000000.incomplete"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def host() -> str:
+    return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
+
+
+def ended_process() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_a_file_is_brought_and_linked(tmp_path: Path) -> None:
+    server = Server()
+    assert brought(tmp_path, server) == DATA
+    assert server.asked == [(0, len(DATA))]
+    link = tmp_path / "models--o--m/snapshots" / SNAPSHOT.commit / "m.gguf"
+    assert link.readlink() == Path(f"../../blobs/{SHA256}")
+
+
+def test_an_empty_file_is_brought_without_asking(tmp_path: Path) -> None:
+    server = Server(b"")
+    oid = hashlib.sha1(b"blob 0\0").hexdigest()
+    assert brought(tmp_path, server, HubFile(path="empty", size_bytes=0, oid=oid)) == b""
+    assert server.asked == []
+
+
+def test_what_a_dead_process_left_is_gone_on_with(tmp_path: Path) -> None:
+    left = left_by(tmp_path, f"{host()}-{ended_process()}", DATA[:3_000])
+    server = Server()
+    assert brought(tmp_path, server) == DATA
+    assert server.asked == [(3_000, len(DATA))]
+    assert not left.exists()
+
+
+def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
+    others = [
+        left_by(tmp_path, f"{host()}-{os.getppid()}", b"theirs"),
+        left_by(tmp_path, f"{host()}-{os.getpid()}", b"another thread's"),
+        left_by(tmp_path, f"ffffffff-{ended_process()}", b"another machine's"),
+    ]
+    server = Server()
+    assert brought(tmp_path, server) == DATA
+    assert server.asked == [(0, len(DATA))]
+    assert [path.read_bytes() for path in others] == [b"theirs", b"another thread's", b"another machine's"]
+
+
+def test_what_nobody_has_written_to_for_long_is_gone_on_with(tmp_path: Path) -> None:
+    left = left_by(tmp_path, "ffffffff-1", DATA[:3_000])
+    long_ago_s = time.time() - STALE_S - 1
+    os.utime(left, (long_ago_s, long_ago_s))
+    server = Server()
+    assert brought(tmp_path, server) == DATA
+    assert server.asked == [(3_000, len(DATA))]
+
+
+def test_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    left = left_by(tmp_path, f"{host()}-0", b"")
+    left.unlink()
+    left.symlink_to(victim)
+    assert brought(tmp_path, Server()) == DATA
+    assert victim.read_bytes() == b"mine"
+
+
+def test_no_space_while_writing_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("qlock.world.hub.blobs.write_all", full)
+    with pytest.raises(AbsentError) as caught:
+        brought(tmp_path, Server())
+    blob = tmp_path / "models--o--m/blobs" / SHA256
+    assert caught.value.message == f"no space left to write file of the Hub's cache `{blob}`"
+    assert not blob.exists()
+
+
+def test_where_links_are_not_to_be_had_the_file_itself_is_put_in_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "symlink_to", no_links)
+    assert brought(tmp_path, Server()) == DATA
+    link = tmp_path / "models--o--m/snapshots" / SNAPSHOT.commit / "m.gguf"
+    assert not link.is_symlink()
+
+
+@given(st.integers(min_value=0, max_value=len(DATA) + 10), st.integers(min_value=0, max_value=3))
+def test_any_true_beginning_leads_to_the_same_file(
+    tmp_path_factory: pytest.TempPathFactory, have: int, extra: int
+) -> None:
+    cache = tmp_path_factory.mktemp("cache")
+    left_by(cache, "00000000-0", DATA[:have] + (b"\0" * extra if have >= len(DATA) else b""))
+    assert brought(cache, Server()) == DATA
