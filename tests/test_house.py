@@ -35,7 +35,8 @@ PARTS_THAT_MEMBERS_SHARE = {
     "suites": ("interface",),
     "reports": ("interface",),
     "exports": ("interface",),
-    "engines": ("interface",),
+    # The engine of a build has the embedded one score tokens on the build's own libraries.
+    "engines": ("interface", "llama_cpp_python"),
     "world": ("interface", "process", "files"),
 }
 # The one module that puts the parts of a folder together for the command line has to know them all.

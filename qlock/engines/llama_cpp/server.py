@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import secrets
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -100,6 +101,7 @@ class Server:
         self._cwd = cwd
         self._log = folder / "log"
         self._socket = folder / "s.sock"
+        self._by_socket = len(os.fsencode(self._socket)) < _SOCKET_BYTES
         self._key_file = folder / "key"
         self._key = secrets.token_hex(16)
         self._child: ServerChild | None = None
@@ -122,20 +124,19 @@ class Server:
             AbsentError: No process could be started.
             EngineError: The build has other options than qlock knows.
         """
-        by_socket = len(os.fsencode(self._socket)) < _SOCKET_BYTES
-        if not by_socket:
+        if not self._by_socket:
             self._key_file.touch(mode=0o600)
             self._key_file.write_text(self._key)
         place = Place(
             model=model,
             alias=self.alias,
-            host=str(self._socket) if by_socket else "127.0.0.1",
-            api_key_file="" if by_socket else str(self._key_file),
+            host=str(self._socket) if self._by_socket else "127.0.0.1",
+            api_key_file="" if self._by_socket else str(self._key_file),
         )
         given = for_server(setting, place, devices=devices)
         argv = (str(self._program), *arguments(given, options))
         self._child = ServerChild(argv, env=self._env, cwd=self._cwd, log=self._log)
-        if by_socket:
+        if self._by_socket:
             self._client = httpx.Client(
                 transport=httpx.HTTPTransport(uds=str(self._socket)), base_url="http://qlock", trust_env=False
             )
@@ -235,6 +236,8 @@ class Server:
             self._client = None
 
     def _health(self) -> Answered | Lost:
+        if self._by_socket and not _accepts(self._socket):
+            return Lost("nobody listens")
         if self._client is None:
             port = logbook.port(self.lines())
             if port is None:
@@ -296,6 +299,17 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     room: Room
     devices: int
     """GPUs that the build sees."""
+
+
+def _accepts(path: Path) -> bool:
+    """Whether somebody listens; httpx would leave a socket open that it cannot connect."""
+    with socket.socket(socket.AF_UNIX) as tried:
+        tried.settimeout(_LOOK_S)
+        try:
+            tried.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def listens(pid: int, port: int) -> bool:

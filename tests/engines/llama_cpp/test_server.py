@@ -1,0 +1,179 @@
+"""Servers that do not start, are not the ones that were started, or do not say what they are."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qlock.core.verify import read_back_findings
+from qlock.engines.llama_cpp.server import listens
+from qlock.errors import EngineError
+from tests.engines.llama_cpp.conftest import DEADLINES, Opener, changed, load_of
+
+NO_LINE = "got no line about it in the engine's log, expected one"
+
+
+def refusal(opener: Opener, model: Path, **behaviour: object) -> str:
+    """Why a point cannot be loaded; nothing is left behind."""
+    engine = opener(**behaviour)
+    with pytest.raises(EngineError) as caught:
+        engine.load(load_of(model))
+    with pytest.raises(EngineError, match=r"^no model is loaded$"):
+        engine.tokenize(["a"], add_special=False, parse_special=False)
+    return caught.value.message
+
+
+def test_a_flag_that_the_build_does_not_know_is_quoted_at_once(played: Opener, model: Path) -> None:
+    began_s = time.monotonic()
+    assert refusal(played, model, bad_flag="--no-mmap") == (
+        "the server did not start (exit code 1): error: invalid argument: --no-mmap"
+    )
+    assert time.monotonic() - began_s < DEADLINES.load_s / 2
+
+
+def test_a_server_that_loads_for_ever_is_ended(played: Opener, model: Path) -> None:
+    deadlines = msgspec.structs.replace(DEADLINES, load_s=0.7)
+    assert refusal(played, model, health_503=True, deadlines=deadlines) == (
+        "the server was not ready after 0.7 s: got HTTP status `503` and `"
+        '{"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}`'
+    )
+
+
+def test_a_server_that_does_not_answer_is_ended(played: Opener, model: Path) -> None:
+    deadlines = msgspec.structs.replace(DEADLINES, load_s=0.7)
+    message = refusal(played, model, mute=True, deadlines=deadlines)
+    assert message == "the server was not ready after 0.7 s: it does not answer"
+
+
+@pytest.mark.parametrize(
+    "behaviour, message",
+    [
+        ({"props_empty": True}, "cannot verify `model_alias`: the server does not say it"),
+        ({"props_404": True}, "cannot verify `model_alias`: `/props` answers with HTTP status `404`"),
+        ({"props_router": True}, "cannot verify `model_path`: the server does not say it"),
+        ({"props_lacks": "total_slots"}, "cannot verify `slots`: the server does not say it"),
+        (
+            {"props_lacks": "default_generation_settings"},
+            "cannot verify `context_tokens`: the server does not say it",
+        ),
+        ({"props_lacks": "bos_token"}, "cannot verify `bos_text`: the server does not say it"),
+        (
+            {"props_types": True},
+            "cannot verify `model_alias`: `/props` holds Expected `int`, got `str` - at `$.total_slots`",
+        ),
+        ({"other_path": "/other.gguf"}, "got `model_path = /other.gguf`, expected `{model}`"),
+        (
+            {"log_lacks": "n_batch  "},
+            f"cannot verify `batch_tokens`: {NO_LINE}",
+        ),
+        (
+            {"log_lacks": "n_vocab"},
+            f"cannot verify `vocab_tokens`: {NO_LINE}",
+        ),
+        (
+            {"log_lacks": "kv_cache"},
+            f"cannot verify `cache_type_k` and `cache_type_v`: {NO_LINE}",
+        ),
+        (
+            {"tokenize_nonsense": True},
+            "the engine could not tokenize: Expected `object`, got `array`",
+        ),
+    ],
+)
+def test_what_a_server_does_not_say_is_not_taken_for_granted(
+    played: Opener, model: Path, *, behaviour: dict[str, object], message: str
+) -> None:
+    assert refusal(played, model, **behaviour) == message.replace("{model}", str(model))
+
+
+def test_another_server_behind_the_socket_is_found(played: Opener, model: Path) -> None:
+    assert re.fullmatch(
+        "another server answered: got the model `somebody-else`, expected `qlock-[0-9a-f]{16}`",
+        refusal(played, model, swap_model=True),
+    )
+
+
+@pytest.mark.parametrize(
+    "behaviour, changes, found",
+    [
+        (
+            {"slots_divide": True},
+            {},
+            [("point.x.context_tokens", "512", "256"), ("point.x.slots", "1", "2")],
+        ),
+        ({"cpu_fallback": True}, {"gpu_layers": 99}, [("point.x.layers_offloaded", "3", "0")]),
+        (
+            {"layers_left": 1, "devices": ["CUDA0"]},
+            {"gpu_layers": 3},
+            [("point.x.layers_offloaded", "3", "2")],
+        ),
+        ({"devices": ["CUDA0"]}, {"gpu_layers": 3}, []),
+    ],
+)
+def test_what_is_not_as_ordered_becomes_a_finding(
+    played: Opener,
+    model: Path,
+    *,
+    behaviour: dict[str, object],
+    changes: dict[str, object],
+    found: list[tuple[str, str, str]],
+) -> None:
+    load = load_of(model, **changes)
+    read_back = played(**behaviour).load(load)
+    findings = read_back_findings("point.x", load.setting, read_back)
+    assert [(one.where, one.expected, one.found) for one in findings] == found
+
+
+def test_a_file_that_is_replaced_while_it_is_loaded_is_found(played: Opener, model: Path) -> None:
+    assert refusal(played, model, replaces_model=True) == f"`{model}` was changed while the engine loaded it"
+
+
+# --- a port, where a socket's path would be too long ------------------------------------------------------
+
+
+@pytest.fixture
+def long_folder(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = temporary / ("long" * 30)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_a_port_is_proven_to_be_its_own(long_folder: Path, played: Opener, model: Path) -> None:
+    engine = played()
+    assert engine.load(load_of(model)).context_tokens == 512
+    assert engine.tokenize(["hi"], add_special=True, parse_special=False) == [(256, 104, 105)]
+
+
+def test_a_port_of_another_server_is_refused(long_folder: Path, played: Opener, model: Path) -> None:
+    other = played()
+    other.load(load_of(model))
+    port = int(re.findall(r"127\.0\.0\.1:(\d+)", other.log_tail())[0])
+    assert re.fullmatch(
+        "another server answered: got the model `qlock-[0-9a-f]{16}`, expected `qlock-[0-9a-f]{16}`",
+        refusal(played, model, port_taken=port),
+    )
+    assert listens(other.pids[0], port)
+    assert not listens(other.pids[0], port - 1)
+    assert not listens(1 << 22, port)
+
+
+def test_a_server_with_our_name_on_a_port_of_another_process_is_refused(
+    long_folder: Path, played: Opener, model: Path
+) -> None:
+    message = refusal(played, model, forwards=True)
+    assert re.fullmatch(r"port `\d+` does not belong to the server that was started", message)
+
+
+def test_options_of_the_setting_reach_the_command_line(played: Opener, model: Path) -> None:
+    engine = played()
+    engine.load(load_of(model, flash_attention=True, cache_type_v="q8_0"))
+    line = Path(f"/proc/{engine.pids[0]}/cmdline").read_text().split("\0")
+    assert line[line.index("--flash-attn") + 1] == "on"
+    assert line[line.index("--cache-type-v") + 1] == "q8_0"
+    assert changed().flash_attention is False
