@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from qlock.errors import AbsentError, InputError
+from qlock.flows.inspect import MOST_LINES, Inspection, inspect, template_difference
+from qlock.world.hub import RealHub, open_hub
+from qlock.world.interface import World
+from tests.broken.make_gguf import F32, STRING, array, gguf, kv, tensor
+from tests.fakes.hub import FakeHub, served
+from tests.fakes.world import SetClock, fake_world
+
+TEMPLATE = "{% for m in messages %}\n{{ m.content }}\n{% endfor %}"
+
+
+def model(
+    *, template: str = TEMPLATE, kind: int = 0, dataset: str = "calibration.txt", temp: float = 0.5
+) -> bytes:
+    fields = [
+        kv("general.architecture", STRING, "llama"),
+        kv("tokenizer.ggml.model", STRING, "gpt2"),
+        kv("tokenizer.ggml.pre", STRING, "llama-bpe"),
+        array("tokenizer.ggml.tokens", STRING, ["a", "b"]),
+        kv("tokenizer.chat_template", STRING, template),
+        kv("quantize.imatrix.dataset", STRING, dataset),
+        kv("general.sampling.temp", F32, temp),
+    ]
+    return gguf(
+        fields,
+        [
+            tensor("blk.0.attn_q.weight", (32,), kind),
+            tensor("output_norm.weight", (32,), 0, 32 if kind else 128),
+        ],
+        bytes(256),
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return fake_world(tmp_path)
+
+
+@pytest.fixture
+def stub() -> Iterator[FakeHub]:
+    with served() as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(stub: FakeHub) -> RealHub:
+    return open_hub({"HF_ENDPOINT": stub.endpoint, "HOME": "/nowhere"}, clock=SetClock())
+
+
+def seen(world: World, hub: RealHub, *files: bytes) -> Inspection:
+    names = []
+    for number, data in enumerate(files):
+        (world.cwd / f"{number}.gguf").write_bytes(data)
+        names.append(f"{number}.gguf")
+    return inspect(world, hub, tuple(names))
+
+
+def test_one_local_model(world: World, hub: RealHub, stub: FakeHub) -> None:
+    data = model()
+    found = seen(world, hub, data)
+    assert (found.b, found.difference, found.parts, found.template_difference) == (UNSET, UNSET, {}, ())
+    assert (found.a.source, found.a.commit, found.a.tensors) == ("0.gguf", "", 2)
+    assert [(file.name, file.size_bytes, file.sha256) for file in found.a.file] == [
+        ("0.gguf", len(data), UNSET)
+    ]
+    assert (found.a.tokenizer_model, found.a.tokenizer_pre) == ("gpt2", "llama-bpe")
+    assert [(row.tensor_class, row.type, row.tensors) for row in found.a.classes] == [
+        ("attn_q", "F32", 1),
+        ("output_norm", "F32", 1),
+    ]
+    assert found.a.facts.imatrix == {"dataset": "calibration.txt"}
+    assert stub.seen == []
+
+
+@pytest.mark.parametrize(
+    "other, differing",
+    [
+        (model(), []),
+        (model(template=TEMPLATE + " "), ["template"]),
+        (model(dataset="other.txt"), ["metadata", "imatrix"]),
+        (model(temp=0.75), ["metadata", "sampling keys"]),
+        (model(kind=24), ["recipe"]),
+    ],
+)
+def test_two_models_differ_in_what_was_changed(
+    world: World, hub: RealHub, other: bytes, differing: list[str]
+) -> None:
+    found = seen(world, hub, model(), other)
+    assert [part for part, is_same in found.parts.items() if not is_same] == differing
+    assert found.is_same is (not differing)
+
+
+def test_the_recipe_difference_is_by_tensor_and_the_templates_by_line(world: World, hub: RealHub) -> None:
+    found = seen(world, hub, model(), model(kind=24, template=TEMPLATE.replace("m.content", "m['content']")))
+    assert found.difference is not UNSET
+    assert found.difference.sentence() == "1 of 2 tensors has another type"
+    assert [(change.tensor, change.type_a, change.type_b) for change in found.difference.changed] == [
+        ("blk.0.attn_q.weight", "F32", "I8")
+    ]
+    assert found.template_difference == (
+        "--- A",
+        "+++ B",
+        "@@ -1,3 +1,3 @@",
+        " {% for m in messages %}",
+        "-{{ m.content }}",
+        "+{{ m['content'] }}",
+        " {% endfor %}",
+    )
+
+
+def test_a_model_on_the_hub_before_and_after_a_reupload(world: World, hub: RealHub, stub: FakeHub) -> None:
+    old, new = model(), model(template=TEMPLATE + "fixed")
+    padded = [data + bytes(1_000) for data in (old, new)]
+    before = stub.repository("o/m").commit({"m-Q4_K_M.gguf": padded[0], "mmproj-F16.gguf": bytes(2_000)})
+    after = stub.repository("o/m").commit({"m-Q4_K_M.gguf": padded[1]}, "Fix template")
+    found = inspect(world, hub, (f"hub:o/m:Q4_K_M@{before}", "hub:o/m/m-Q4_K_M.gguf"))
+    assert found.b is not UNSET
+    assert (found.a.commit, found.b.commit) == (before, after)
+    assert found.a.file[0].sha256 == f"sha256:{hashlib.sha256(padded[0]).hexdigest()}"
+    assert [part for part, is_same in found.parts.items() if not is_same] == ["files", "template"]
+    assert found.template_difference[3:] == (
+        " {% for m in messages %}",
+        " {{ m.content }}",
+        "-{% endfor %}",
+        "+{% endfor %}fixed",
+    )
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("none.gguf", "model `{cwd}/none.gguf` is not there"),
+        ("wheel:none==1/x.gguf", "package `none` is not installed"),
+    ],
+)
+def test_what_is_not_there_is_named(world: World, hub: RealHub, source: str, message: str) -> None:
+    with pytest.raises(AbsentError) as caught:
+        inspect(world, hub, (source,))
+    assert caught.value.message == message.format(cwd=world.cwd)
+
+
+def test_a_url_is_refused(world: World, hub: RealHub) -> None:
+    with pytest.raises(InputError) as caught:
+        inspect(world, hub, ("url:https://x/m.gguf",))
+    assert caught.value.message == "got `url:https://x/m.gguf`, expected a path, or a wheel: or hub: source"
+
+
+def test_a_difference_far_into_a_template_keeps_its_line_numbers() -> None:
+    lines = [f"line {number}" for number in range(5_000)]
+    changed = [*lines[:4_000], "new", *lines[4_001:]]
+    assert template_difference("\n".join(lines), "\n".join(changed)) == (
+        "--- A",
+        "+++ B",
+        "@@ -3998,7 +3998,7 @@",
+        " line 3997",
+        " line 3998",
+        " line 3999",
+        "-line 4000",
+        "+new",
+        " line 4001",
+        " line 4002",
+        " line 4003",
+    )
+
+
+def test_templates_that_differ_in_too_much_are_not_compared() -> None:
+    a = "\n".join(f"a {number}" for number in range(MOST_LINES + 1))
+    assert template_difference(a, a.replace("a", "b")) == (f"more than {MOST_LINES} lines differ",)
+
+
+_LINES = st.lists(st.sampled_from(["a", "b", "c", "- x", "@@ -1,2 +1,2 @@"]), max_size=30).map("\n".join)
+
+
+@given(_LINES, _LINES)
+def test_a_difference_is_empty_exactly_for_equal_texts_and_holds_every_change(a: str, b: str) -> None:
+    found = template_difference(a, b)
+    assert (found == ()) is (a == b)
+    body = found[2:]
+    assert sum(line.startswith("-") for line in body) - sum(line.startswith("+") for line in body) == (
+        len(a.split("\n")) - len(b.split("\n"))
+    )
