@@ -8,6 +8,7 @@ Does not live here: printing, exit codes, and running (``flows.run``).
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -17,9 +18,10 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
 from qlock.core.canon import json_bytes
+from qlock.core.escape import for_message
 from qlock.core.lock import LOCK_VERSION, Lock, Missing, PointPin, read_lock, unset_pins, write_lock
 from qlock.core.spec import ModelSpec, Spec, points, read_spec, spec_digest
-from qlock.errors import InputError
+from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
 from qlock.flows.keeping import Ground, kept_points
 from qlock.flows.layout import lock_path, project_of, spec_label
@@ -30,6 +32,7 @@ from qlock.flows.proving import Exam, Opener
 from qlock.flows.weighing import Weighed, weigh, why_not_runnable
 from qlock.world.interface import World
 
+_KINDS = ("model", "suite", "engine", "device", "setting", "point")
 MOST_SPEC_BYTES = 4 << 20
 MOST_LOCK_BYTES = 64 << 20
 
@@ -39,7 +42,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     spec_path: Path
     upgrade: tuple[str, ...] = ()
-    """Names of pins that may move."""
+    """Names of pins that may move, or kinds of them (``model``), or ``all``."""
     prove: bool = True
     """Whether to use the engine; without it, what only the engine knows is listed missing."""
     rehash: bool = False
@@ -72,10 +75,12 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         AbsentError: A file is not there.
         EngineError: The engine did not start, or cannot load a point.
         RefusedError: The engine does not do as it is told, or makes no sense of plain text.
+        UsageError: ``upgrade`` names no pin.
     """
     spec_path = world.cwd / asked.spec_path
     spec = read_spec_file(world, spec_path)
     device = pinning.device(world, spec)
+    _check_upgrade(spec, device, asked.upgrade)
     path = lock_path(spec_path, spec, device.name)
     before, old = _old_lock(world, path, spec_path, ignore_damage="all" in asked.upgrade)
     base = project_of(spec_path)
@@ -83,7 +88,10 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         spec=spec,
         device=device,
         weighed=tuple(_weigh(world, model, base, rehash=asked.rehash) for model in spec.model),
-        settings=tuple(pinning.setting(setting, old) for setting in spec.setting),
+        settings=tuple(
+            pinning.setting(setting, None if _is_named("setting", setting.name, asked.upgrade) else old)
+            for setting in spec.setting
+        ),
     )
     exams = tuple(pinning.exam(world, spec, suite, base=base, rehash=asked.rehash) for suite in spec.suite)
     kept = {} if old is None else kept_points(ground, exams, old)
@@ -99,12 +107,27 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         lock=lock,
         data=write_lock(lock, spec_path=spec_label(spec_path)),
         before=before,
-        moves=tuple(move for move in moved if not _allowed(move, asked.upgrade)),
+        moves=tuple(move for move in moved if not _is_named(move.what, move.name, asked.upgrade)),
     )
 
 
-def _allowed(move: Move, upgrade: tuple[str, ...]) -> bool:
-    return move.name in upgrade or move.what in upgrade or "all" in upgrade
+def _is_named(what: str, name: str, upgrade: tuple[str, ...]) -> bool:
+    """Whether a pin may move: ``--upgrade`` takes its name, all of its kind, or ``all``."""
+    return not {name, what, "all"}.isdisjoint(upgrade)
+
+
+def _check_upgrade(spec: Spec, device: facts.Device, upgrade: tuple[str, ...]) -> None:
+    """Refuse a name that no pin has: it would be an order that somebody believes in and nobody follows."""
+    tables = (spec.model, spec.setting, spec.suite)
+    names = [entry.name for table in tables for entry in table]
+    known = ["all", *_KINDS, spec.engine.kind, device.name, *names, *points(spec)]
+    for name in upgrade:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"got `--upgrade {for_message(name)}`, expected the name of a pin",
+                hint=f"did you mean `{near[0]}`?" if near else f"one of {', '.join(known)}",
+            )
 
 
 def _old_lock(

@@ -83,3 +83,13 @@ def test_an_engine_that_does_not_start_or_obey_stops_the_resolve(tmp_path: Path)
     )
     project.script.start_error = "the engine did not start: no libllama.so"
     assert refusal(project, EngineError) == ("the engine did not start: no libllama.so", "")
+
+
+def test_a_fallen_back_setting_is_tried_again_at_its_width_when_it_is_named(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.script.shaky = {"b.gguf"}
+    project.lock()
+    project.script.shaky = set()
+    assert project.resolve().lock.setting[0].slots == 1
+    for name in ("plain", "setting", "all"):
+        assert project.resolve(upgrade=(name,)).lock.setting[0].slots == 4

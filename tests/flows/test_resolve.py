@@ -11,7 +11,7 @@ import pytest
 from msgspec import UNSET
 
 from qlock.core.lock import Lock, Missing, write_lock
-from qlock.errors import InputError, RefusedError
+from qlock.errors import InputError, RefusedError, UsageError
 from qlock.flows.resolve import Asked, in_name_order, read_lock_file, read_spec_file, resolve
 from tests.fakes.project import Project, refusal, tiny_gguf
 
@@ -187,3 +187,25 @@ def test_a_resolved_lock_reads_back_as_itself(tmp_path: Path) -> None:
     assert msgspec.structs.replace(lock, body_digest="") == resolved.lock
     assert write_lock(lock, spec_path="specs/small.toml") == data
     assert isinstance(lock, Lock)
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("digts", "did you mean `digits`?"),
+        (
+            "???",
+            (
+                "one of all, model, suite, engine, device, setting, point, llama-cpp-python, cpu-amd-1a-02, A, B, "
+                "plain, digits, text, A@plain, B@plain"
+            ),
+        ),
+    ],
+)
+def test_an_upgrade_of_nothing_is_refused(tmp_path: Path, name: str, hint: str) -> None:
+    project = Project(tmp_path)
+    assert refusal(project, UsageError, upgrade=("A", name)) == (
+        f"got `--upgrade {name}`, expected the name of a pin",
+        hint,
+    )
+    assert project.script.opened == 0

@@ -235,6 +235,14 @@ def test_a_prompt_longer_than_the_context_is_ungraded_and_not_wrong(tmp_path: Pa
     assert (score.items, score.left_out) == (2, 1)
 
 
+def test_an_answer_that_is_cut_by_the_budget_says_so_and_is_graded_as_it_stands(project: Project) -> None:
+    project.script.replies["q01"] = "1, as I said before"
+    record = folder_of(project, sealed(project)).record("digits.A@plain.1")
+    assert record is not None
+    reply = msgspec.to_builtins(record.rows[1].replies[0])
+    assert (reply["ending"], reply["text"]) == ("budget", "1, as I ")
+
+
 def test_a_grader_that_fails_its_trials_stops_before_anything_is_asked(tmp_path: Path) -> None:
     project = Project(tmp_path)
     row = b'{"id": "q", "prompt": "1", "expected": "1", "grader": {"kind": "exact"}, "gold": "2"}\n'

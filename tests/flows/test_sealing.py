@@ -68,6 +68,7 @@ def test_a_killed_run_goes_on_at_the_next_item_and_ends_the_same(
     assert ran.answers_digest == undisturbed
     segments = folder_of(project, ran).facts().segment
     assert [segment.ended_utc != "" for segment in segments] == [False, True]
+    assert project.script.opened == project.script.closed
 
 
 def test_a_run_that_is_killed_again_and_again_ends_the_same_and_asks_nothing_twice(
