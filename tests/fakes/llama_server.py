@@ -214,7 +214,7 @@ class Play:
         steps: list[object] = []
         canned = str(self.behaviour.get("says", "")).encode()
         budget = min(
-            asked["n_predict"], self.context - len(prompt) - 1, int(self.behaviour.get("stops_at", 10**9))
+            asked["n_predict"], self.context - len(prompt), int(self.behaviour.get("stops_at", 10**9))
         )
         while len(made) < max(1, budget):
             logprobs = self.probabilities(prompt + made)
