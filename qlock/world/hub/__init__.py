@@ -232,23 +232,10 @@ class RealHub:
                 yield piece
 
         def read() -> None:
-            from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
+            from huggingface_hub import get_session, hf_raise_for_status
 
-            url = hf_hub_url(
-                snapshot.repository,
-                path,
-                repo_type=snapshot.kind,
-                revision=snapshot.commit,
-                endpoint=self._account.endpoint,
-            )
             start, end = span()
-            headers = {
-                "User-Agent": f"qlock/{qlock.__version__}",
-                "Range": f"bytes={start}-{end - 1}",
-                "Accept-Encoding": "identity",
-            }
-            if self._account.token:
-                headers["Authorization"] = f"Bearer {self._account.token}"
+            url, headers = self._address(snapshot, path), self._headers(start, end)
             with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
                 hf_raise_for_status(response)
                 first, total = place_of(response.status_code, response.headers, asked, start=start)
@@ -266,6 +253,27 @@ class RealHub:
 
         self._ready(asked)
         self._patience.patiently(attempt)
+
+    def _address(self, snapshot: Snapshot, path: str) -> str:
+        from huggingface_hub import hf_hub_url
+
+        return hf_hub_url(
+            snapshot.repository,
+            path,
+            repo_type=snapshot.kind,
+            revision=snapshot.commit,
+            endpoint=self._account.endpoint,
+        )
+
+    def _headers(self, start: int, end: int) -> dict[str, str]:
+        headers = {
+            "User-Agent": f"qlock/{qlock.__version__}",
+            "Range": f"bytes={start}-{end - 1}",
+            "Accept-Encoding": "identity",
+        }
+        if self._account.token:
+            headers["Authorization"] = f"Bearer {self._account.token}"
+        return headers
 
     def _asked(self, asked: Asked, read: Callable[[], _T]) -> _T:
         """What ``read`` gives, waiting for a busy server, its refusals in our words."""
