@@ -49,6 +49,8 @@ class Trouble:
     """The next transfers of the CDN end after so many bytes."""
     flip_byte: bool = False
     """The CDN sends the right number of bytes, one of them wrong."""
+    is_mute: bool = False
+    """The CDN answers ranges with none of their bytes."""
     no_ranges: bool = False
     """The CDN sends whole files with 200."""
     says: Callable[[str], bytes | None] = lambda path: None
@@ -150,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.answer(416, Content_Range=f"bytes */{found.size}")
                 return
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
+        if is_cdn and trouble.is_mute:
+            end = start
         with self.hub.lock:
             stop = trouble.cut_after.pop(0) if is_cdn and trouble.cut_after else found.size
         self.send_response(status)

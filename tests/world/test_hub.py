@@ -145,6 +145,29 @@ def test_a_cut_range_is_read_again(stub: FakeHub, hub: RealHub, first: str, said
     assert said == ["the Hub: cannot reach it (RemoteProtocolError); waiting 1 s"]
 
 
+def test_a_long_range_that_is_cut_is_whole_all_the_same(stub: FakeHub, hub: RealHub) -> None:
+    weights = os.urandom(10 << 20)
+    stub.repository("o/big").commit({"m.gguf": weights})
+    stub.trouble.cut_after = [9 << 20]
+    snapshot = hub.listing("o/big", "main").snapshot
+    assert hub.read_range(snapshot, "m.gguf", start=5, length=len(weights)) == weights[5:]
+    assert [one.range for one in stub.seen if one.server == "cdn"] == [
+        f"bytes=5-{len(weights) + 4}",
+        f"bytes={5 + (9 << 20)}-{len(weights) + 4}",
+    ]
+
+
+def test_a_server_that_sends_nothing_is_given_up(stub: FakeHub, hub: RealHub, first: str) -> None:
+    stub.trouble.is_mute = True
+    listing = hub.listing("o/m", "main")
+    for call in (
+        lambda: hub.read_range(listing.snapshot, "sub/m-Q4_0.gguf", start=0, length=5),
+        lambda: hub.fetch(listing.snapshot, file_named(listing, "sub/m-Q4_0.gguf")),
+    ):
+        assert refused(call)[1] == "the Hub did not answer in 4 tries: it sent nothing"
+    assert len(stub.paths("cdn")) == 4
+
+
 def test_at_most_eight_requests_are_under_way(stub: FakeHub, hub: RealHub, first: str) -> None:
     snapshot = hub.listing("o/m", "main").snapshot
     stub.trouble.delay_s = 0.02

@@ -110,20 +110,22 @@ class RealHub:
             AbsentError: The file, the access to it or the network is not there.
         """
         held = bytearray()
+        total_bytes = 0
 
         def take(answer: Answer) -> None:
-            held.clear()
-            skip = start - answer.start
+            nonlocal total_bytes
+            total_bytes = answer.total_bytes
+            skip = start + len(held) - answer.start
             for piece in answer.pieces:
-                held.extend(piece[skip:] if skip > 0 else piece)
+                held.extend(piece[skip:])
                 skip = max(0, skip - len(piece))
                 if len(held) >= length:
                     return
-            if len(held) < min(length, answer.total_bytes - start):
-                raise BusyError("the transfer was cut")
 
-        if length > 0:
-            self._stream(snapshot, path, lambda: (start, start + length), take)
+        while len(held) < length:
+            self._stream(snapshot, path, lambda: (start + len(held), start + length), take)
+            if start + len(held) >= total_bytes:
+                break
         return bytes(held[:length])
 
     def fetch(
@@ -240,6 +242,8 @@ class RealHub:
                 hf_raise_for_status(response)
                 first, total = place_of(response.status_code, response.headers, asked, start=start)
                 take(Answer(first, total, counted(response.iter_bytes())))
+            if taken == 0:
+                raise BusyError("it sent nothing")
 
         def attempt() -> None:
             nonlocal taken
