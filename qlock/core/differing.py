@@ -314,19 +314,26 @@ def _prompts(point: PointPin) -> dict[str, PromptsPin]:
 def _missing_on_both(a: Side, b: Side) -> Iterator[Found]:
     """Pins that neither side knows. That a file is no ELF is known, so its code digest is not one of them."""
     topics: dict[str, Topic] = {
-        "model.bits_per_weight": "weights",
         "model.tensors_digest": "weights",
         "point.repeatable": "label",
         "point.plain_text_nats": "behaviour",
         "point.canary": "behaviour",
         "point.read_back": "schedule",
     }
-    unset_a, unset_b = (_unset_of(side) for side in (a, b))
-    for path in sorted(unset_a & unset_b):
+    unset = _unset_of(a) & _unset_of(b)
+    if _files_known(model_of(a)) == _files_known(model_of(b)) != ():
+        unset.discard("model.tensors_digest")  # the same files hold the same tensors
+    for path in sorted(unset):
         if path in topics:
             yield Found(
                 path=path, topic=topics[path], a=_MISSING, b=_MISSING, why="missing facts count as different"
             )
+
+
+def _files_known(model: ModelPin) -> tuple[str, ...]:
+    """Digests of all files of a model; empty where one is not known."""
+    digests = tuple(file.blake3 for file in model.file if isinstance(file.blake3, str))
+    return digests if len(digests) == len(model.file) else ()
 
 
 def _unset_of(side: Side) -> set[str]:

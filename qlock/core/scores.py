@@ -177,7 +177,9 @@ def score(pairing: Pairing) -> Score:
         test=found.test,
         smallest_detectable=_smallest(found, pairs),
         bounds=bounds(pairing, total) if is_marked else CannotTell(why="a cost in nats has no upper bound"),
-        perplexities=CannotTell(why="no text was scored") if is_marked else _perplexities(found),
+        perplexities=CannotTell(why="no text was scored")
+        if is_marked
+        else _perplexities(found.levels, found.difference),
         verdict=verdict,
         why=why,
     )
@@ -316,13 +318,17 @@ def _by_item(differences: Sequence[float], items: Sequence[str]) -> list[float]:
 
 def _normal_test(difference: Interval | CannotTell) -> Test:
     match difference:
-        case Interval(standard_error=float(error), point=point, clusters=clusters):
-            p_value = math.erfc(abs(point) / error / math.sqrt(2)) if error > 0 else 1.0
-            return LargeSample(p_value=p_value, n=clusters)
-        case Interval():
-            return CannotTell(why="the interval has no standard error")
+        case Interval(point=point, clusters=clusters):
+            z = abs(point) / _error_of(difference)
+            return LargeSample(p_value=math.erfc(z / math.sqrt(2)), n=clusters)
         case CannotTell():
             return difference
+
+
+def _error_of(interval: Interval) -> float:
+    """The standard error of a t interval, which is never 0: without spread there is no interval."""
+    assert isinstance(interval.standard_error, float)
+    return interval.standard_error
 
 
 def _smallest(found: PairedScores, pairs: Sequence[Pair]) -> Smallest:
@@ -333,10 +339,9 @@ def _smallest(found: PairedScores, pairs: Sequence[Pair]) -> Smallest:
             pass
     spread = _mean([b - a for a, b in _values(pairs)], [pair.item for pair in pairs])
     match spread:
-        case Interval(standard_error=float(error), clusters=clusters):
-            return DetectableMean(difference=_Z_DETECTABLE * error, n=clusters, power=_POWER, alpha=ALPHA)
-        case Interval():
-            return CannotTell(why="the interval has no standard error")
+        case Interval(clusters=clusters):
+            least = _Z_DETECTABLE * _error_of(spread)
+            return DetectableMean(difference=least, n=clusters, power=_POWER, alpha=ALPHA)
         case CannotTell():
             return spread
 
@@ -352,23 +357,26 @@ def _smallest_share(n: int, differing: int) -> Smallest:
             return unknown
 
 
-def _perplexities(found: PairedScores) -> Perplexities | CannotTell:
-    match found.levels:
-        case Levels(a=a, b=b, change=change) if max(a, b) < _MOST_NATS:
-            low: float | CannotTell
-            high: float | CannotTell
-            match found.difference:
-                case Interval(low=down, high=up):
-                    low, high = math.exp(down), math.exp(min(up, _MOST_NATS))
-                case CannotTell() as unknown:
-                    low = high = unknown
-            return Perplexities(
-                a=math.exp(a), b=math.exp(b), ratio=math.exp(change), ratio_low=low, ratio_high=high
-            )
-        case Levels():
-            return CannotTell(why=f"the cost is beyond {_MOST_NATS:g} nats per token")
-        case CannotTell() as unknown:
-            return unknown
+def _perplexities(
+    levels: Levels | CannotTell, difference: Interval | CannotTell
+) -> Perplexities | CannotTell:
+    assert isinstance(levels, Levels)  # without a window nothing would say that this is text
+    if max(levels.a, levels.b) > _MOST_NATS:
+        return CannotTell(why=f"the cost is beyond {_MOST_NATS:g} nats per token")
+    low: float | CannotTell
+    high: float | CannotTell
+    match difference:
+        case Interval():
+            low, high = math.exp(difference.low), math.exp(min(difference.high, _MOST_NATS))
+        case CannotTell():
+            low = high = difference
+    return Perplexities(
+        a=math.exp(levels.a),
+        b=math.exp(levels.b),
+        ratio=math.exp(levels.change),
+        ratio_low=low,
+        ratio_high=high,
+    )
 
 
 def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict, str]:

@@ -24,7 +24,7 @@ class SliceRow(Base, frozen=True, kw_only=True):
     slice: str
     """``NAME=VALUE``."""
     pairs: Count
-    levels: Levels | CannotTell
+    levels: Levels
     """Of both sides over the slice's pairs, in the suite's measure."""
     difference: Interval | CannotTell
     p_value: Share | CannotTell
@@ -89,6 +89,7 @@ def _row(name: str, pairs: list[Pair], describe_only: str) -> SliceRow:
     else:
         tested_p = p_of(found.test)
         p_value = CannotTell(why="no pair differs") if tested_p is None else tested_p
+    assert isinstance(found.levels, Levels)  # no slice is without pairs
     return SliceRow(
         slice=for_message(name),
         pairs=len(pairs),

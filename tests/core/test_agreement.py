@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qlock.core import agreement as module
 from qlock.core.agreement import MOST_FLIPS, Agreement, Flip, Quartiles, agreement, first_difference
-from qlock.core.exchange import Completed
+from qlock.core.exchange import Completed, Excluded, Wrong
 from qlock.core.pairs import Pair, pair
 from qlock.core.stats import CannotTell, wilson
 from tests.fakes.comparisons import a_reading, a_sitting
@@ -124,9 +125,11 @@ def test_several_replies_of_a_row_are_one_answer() -> None:
     assert (found.flip[0].text_a, found.flip[0].parts_at) == ("a↵b", 0)
 
 
-def test_outcomes_are_told_in_words() -> None:
+def test_outcomes_are_told_in_words_that_are_safe_to_show() -> None:
     (flip,) = agreed("u", "h").flip
     assert (flip.outcome_a, flip.outcome_b) == ("unparsable: there is no JSON", "partial: 0.500")
+    assert module._told(Wrong(why="got `\x1b[2J`")) == "wrong: got `\\x1b[2J`"
+    assert module._told(Excluded(why="")) == "not marked"
 
 
 @pytest.mark.parametrize(

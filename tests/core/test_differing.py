@@ -222,13 +222,24 @@ def test_graders_of_two_versions_are_told() -> None:
 
 
 def test_a_fact_that_neither_side_knows_counts_as_different() -> None:
-    side = a_side(
-        lock=with_first(a_plain_lock(), model={"tensors_digest": UNSET}, point={"read_back": UNSET})
-    )
+    files = tuple(replace(file, blake3=UNSET) for file in a_plain_lock().model[0].file)
+    model = {"tensors_digest": UNSET, "bits_per_weight": UNSET, "file": files}
+    point = {"read_back": UNSET, "prompts": UNSET, "canary": UNSET}
+    side = a_side(lock=with_first(a_plain_lock(), model=model, point=point))
+    why = "missing facts count as different"
     assert [(one.path, one.topic, one.a, one.b, one.why) for one in found(side, side)] == [
-        ("model.tensors_digest", "weights", "missing", "missing", "missing facts count as different"),
-        ("point.read_back", "schedule", "missing", "missing", "missing facts count as different"),
+        ("model.file.weights", "weights", "missing", "missing", ""),
+        ("point.prompts.orders", "prompts", "missing", "missing", why),
+        ("point.prompts.wikitext", "prompts", "missing", "missing", why),
+        ("model.tensors_digest", "weights", "missing", "missing", why),
+        ("point.canary", "behaviour", "missing", "missing", why),
+        ("point.read_back", "schedule", "missing", "missing", why),
     ]
+
+
+def test_tensors_of_the_same_files_are_the_same() -> None:
+    side = a_side(lock=with_first(a_plain_lock(), model={"tensors_digest": UNSET}))
+    assert found(side, side) == []
 
 
 def test_a_fact_that_one_side_does_not_know_is_missing_there() -> None:
@@ -348,6 +359,27 @@ def mirrored(one: Found) -> Found:
 def test_exchanging_the_sides_exchanges_every_value() -> None:
     a: Side = a_side()
     b = a_side(model="Q4_K_M", forced=("engine",))
-    assert {(one.path, one.a, one.b) for one in map(mirrored, found(b, a))} == {
-        (one.path, one.a, one.b) for one in found(a, b)
-    }
+    assert swapped(b, a) == told_of(a, b)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"engine": {"file": ()}},
+        {"point": {"read_back": UNSET, "prompts": UNSET}},
+        {"model": {"sampling": {}, "recipe": (), "file": ()}},
+        {"suite": {"file": ()}},
+    ],
+)
+def test_exchanging_the_sides_exchanges_what_only_one_of_them_has(tables: dict[str, Any]) -> None:
+    a, b = a_side(), a_side(lock=with_first(a_plain_lock(), **tables))
+    assert swapped(b, a) == told_of(a, b)
+    assert found(a, b)
+
+
+def told_of(a: Side, b: Side) -> set[tuple[str, str, str, str]]:
+    return {(one.path, one.topic, one.a, one.b) for one in found(a, b)}
+
+
+def swapped(a: Side, b: Side) -> set[tuple[str, str, str, str]]:
+    return {(one.path, one.topic, one.a, one.b) for one in map(mirrored, found(a, b))}

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from qlock.core.agreement import Agreement, Flip, Quartiles
 from qlock.core.comparison import Comparison, Suite
 from qlock.core.endings import Endings
-from qlock.core.scores import Levels
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import share_percent, share_points
 from qlock.reports.interface.part import Part, Row
@@ -76,12 +75,7 @@ def agreement(comparison: Comparison) -> Part:
     for suite in comparison.suite:
         match suite.agreement:
             case Agreement() as found:
-                equal = "-"
-                match found.equal_share:
-                    case Interval(point=point):
-                        equal = share_percent(point)
-                    case CannotTell():
-                        pass
+                equal = share_percent(found.equal / found.answers)
                 interval = interval_text("right-share", found.equal_share, signed=False)
                 rows.append(
                     (
@@ -126,11 +120,8 @@ def slices(suite: Suite) -> Part:
     measure = suite.score.measure
     rows = []
     for row in suite.slices.row:
-        match row.levels:
-            case Levels(a=a, b=b, change=change):
-                levels = (level(measure, a), level(measure, b), difference(measure, change))
-            case CannotTell():
-                levels = ("-", "-", "-")
+        change = difference(measure, row.levels.change)
+        levels = (level(measure, row.levels.a), level(measure, row.levels.b), change)
         interval = "-" if row.difference == row.p_value else interval_text(measure, row.difference)
         ps = (p_of(row.p_value), p_of(row.p_holm))
         rows.append((row.slice, str(row.pairs), *levels, interval, *ps))
