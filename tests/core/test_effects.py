@@ -226,7 +226,7 @@ PINS = [Engine, Device, ModelPin, SuitePin, PointPin, Lock]
 
 
 @pytest.mark.parametrize("kind", PINS, ids=lambda kind: kind.__name__)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_paths_are_unique_and_cover_every_field(kind: type[Base], data: st.DataObject) -> None:
     value = data.draw(strategy(kind))
@@ -247,7 +247,7 @@ def is_table(kind: type[Base], field: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", PINS, ids=lambda kind: kind.__name__)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_two_structs_differ_exactly_where_their_leaves_do(kind: type[Base], data: st.DataObject) -> None:
     a, b = data.draw(strategy(kind)), data.draw(strategy(kind))

@@ -91,6 +91,7 @@ def test_a_torn_last_line_is_dropped_and_counted() -> None:
 
 
 def test_cut_at_any_byte_it_gives_exactly_its_whole_rows() -> None:
+    whole = a_record()
     for at in range(len(WHOLE) + 1):
         data = WHOLE[:at]
         lines = data.count(b"\n")
@@ -98,8 +99,8 @@ def test_cut_at_any_byte_it_gives_exactly_its_whole_rows() -> None:
             assert refusal(data) == "x.jsonl: got no header line, expected a record"
             continue
         found = read(data)
-        assert found.header == a_record().header
-        assert found.rows == a_record().rows[: min(lines - 1, 3)]
+        assert found.header == whole.header
+        assert found.rows == whole.rows[: min(lines - 1, 3)]
         assert found.torn_bytes == len(data) - data.rfind(b"\n") - 1
         assert (found.closing is not None) == (at == len(WHOLE))
 
