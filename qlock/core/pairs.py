@@ -133,6 +133,8 @@ def pair(a: tuple[Sitting, ...], b: tuple[Sitting, ...]) -> Pairing:
                 case _Lost():
                     lost.append(found)
         unnamed += max(mine.items, other.items, named) - named
+    scored, mixed = _of_one_measure(scored)
+    lost += mixed
     return Pairing(
         matched=tuple(matched),
         scored=tuple(scored),
@@ -198,6 +200,18 @@ def _walk(a: Sitting, b: Sitting) -> Iterator[Pair | _Lost]:
             yield Pair(item=row.item, repeat=a.repeat, a=mine, b=_half(b, other))
     for row in theirs.values():
         yield _Lost(item=row.item, side="a", why="absent", **_room(None, _half(b, row).mark))
+
+
+def _of_one_measure(scored: list[Pair]) -> tuple[list[Pair], list[_Lost]]:
+    """Marks beside nats make no mean: where any pair has nats, those with marks are lost."""
+    nats = [pair for pair in scored if isinstance(pair.a.outcome, Nats)]
+    if len(nats) in (0, len(scored)):
+        return scored, []
+    return nats, [
+        _Lost(item=pair.item, side="both", why="another-measure", low=-1.0, high=1.0)
+        for pair in scored
+        if not isinstance(pair.a.outcome, Nats)
+    ]
 
 
 def _half(sitting: Sitting, row: Row) -> Half:

@@ -105,6 +105,14 @@ def test_marks_against_nats_are_no_pair() -> None:
     assert (len(fewer.scored), fewer.lost) == (0, 2)
 
 
+def test_marks_beside_nats_on_both_sides_make_no_mean() -> None:
+    sitting = a_reading([100.0, 200.0])
+    mixed = replace(sitting, outcomes={**sitting.outcomes, "window-0002": Right()})
+    found = pair((mixed,), (mixed,))
+    assert [one.item for one in found.scored] == ["window-0001"]
+    assert found.losses == (Loss(side="both", why="another-measure", items=1, examples=("window-0002",)),)
+
+
 def test_a_row_without_a_grade_is_not_graded() -> None:
     found = pair((a_sitting("r"),), (replace(a_sitting("r"), outcomes={}),))
     assert found.losses == (loss("b", "ungraded", 1),)

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from qlock.core.compare import compare
 from qlock.core.escape import visible
 from qlock.reports import text
+from qlock.reports.interface import Part
 from qlock.reports.text import SUFFIX, render
 from tests.fakes.comparisons import a_side
 from tests.golden.make_reports import HOSTILE, a_comparison
@@ -25,6 +26,15 @@ def test_nothing_that_a_model_wrote_reaches_the_terminal_raw() -> None:
     shown = render(a_comparison())
     assert HOSTILE not in shown
     assert visible(shown, keep="\n") == shown
+
+
+def test_a_part_without_a_table_is_its_sentences() -> None:
+    assert list(text._part(Part(heading="x", sentences=("y\x1b",), remarks=("z",)))) == [
+        "",
+        "x",
+        "  y\\x1b",
+        "  z",
+    ]
 
 
 def table(*rows: tuple[str, ...]) -> list[str]:

@@ -91,6 +91,13 @@ def test_lost_items_are_told_by_side_and_reason_and_bounded() -> None:
     ]
 
 
+def test_lost_windows_are_told_and_have_no_bounds() -> None:
+    whole = a_reading([300.0, 301.0, 302.0])
+    a = a_side(sittings={"wikitext": (whole,)})
+    _, remarks = said(a, replace(a, sittings={"wikitext": (replace(whole, rows=whole.rows[:2]),)}))
+    assert remarks[-1] == "in no scored pair: 1 on side B: no row (window-0003)"
+
+
 def test_many_lost_items_are_told_by_their_first() -> None:
     _, remarks = said("r" * 20, "r" * 13 + "." * 7)
     assert remarks[0] == "no verdict: 7 of 20 items are in no scored pair, more than 5%"
