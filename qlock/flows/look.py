@@ -161,9 +161,9 @@ def _changed(world: World, model: ModelPin, file: ModelFile, path: Path, where: 
 def _model_difference(world: World, model: ModelPin, path: Path) -> str:
     asked = ModelSpec(name=model.name, source=model.requested, trained=model.trained)
     try:
-        return f"{model_why(model, weigh(world, asked, (path,), rehash=False).pin)}"
+        return model_why(model, weigh(world, asked, (path,), rehash=False).pin)
     except QlockError as error:
-        return str(error)
+        return error.message
 
 
 def _suite(world: World, suite: SuitePin, places: Places) -> tuple[Exam | None, list[Finding]]:

@@ -24,7 +24,7 @@ from qlock.flows.run_point import Progress
 from qlock.world.interface import World
 from tests.broken.make_gguf import F32, STRING, U32, array, gguf, kv, tensor
 from tests.fakes.engine import Script
-from tests.fakes.world import fake_world
+from tests.fakes.world import CPU, fake_world
 
 TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
 
@@ -134,7 +134,7 @@ class Project:
 
     @property
     def lock_path(self) -> Path:
-        return self.path / "locks" / f"small@{self.world.host.device().name}.toml"
+        return self.path / "locks" / f"small@{CPU.name}.toml"
 
     @property
     def runs(self) -> Path:

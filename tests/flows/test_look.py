@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from qlock.core.effects import effects_of
 from qlock.core.facts import Device
 from qlock.core.verify import Finding
-from tests.fakes.project import Project, fields_of, items_jsonl, other_than, tiny_gguf, wheres
+from qlock.errors import AbsentError
+from tests.broken.make_gguf import I32, STRING, U16, gguf, kv, tensor
+from tests.fakes.project import Project, fields_of, is_whole, items_jsonl, other_than, tiny_gguf, wheres
 from tests.fakes.world import CPU, FixedHost
 
 DEVICE = "device.cpu-amd-1a-02"
@@ -70,3 +75,103 @@ def test_every_fact_of_the_device_that_differs_is_named(project: Project, name: 
     assert wheres(ran) == [("device", f"{DEVICE}.{name}")]
     refusing = effects_of(Device)[name] == "output"
     assert ran.state == ("refused" if refusing else "sealed")
+
+
+def test_a_file_that_cannot_be_read_is_missing_with_the_reason(project: Project) -> None:
+    for name in ("models/a.gguf", "data/text.txt"):
+        (project.path / name).unlink()
+    os.mkfifo(project.path / "models/a.gguf")
+    (project.path / "data/text.txt").mkdir()
+    ran = project.run()
+    assert (ran.state, [(finding.where, finding.found, finding.why) for finding in ran.findings]) == (
+        "absent",
+        [
+            (
+                "model.A.file.a.gguf",
+                "missing",
+                f"file `{project.path}/models/a.gguf` is a FIFO, expected a regular file",
+            ),
+            (
+                "suite.text.file.text",
+                "missing",
+                f"text `{project.path}/data/text.txt` is a folder, expected a regular file",
+            ),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "data, why",
+    [
+        (tiny_gguf(1, template="other"), "template differ; tensors, tokenizer, metadata identical"),
+        (tiny_gguf(1, block_count=2), "metadata differ; tensors, tokenizer, template identical"),
+        (tiny_gguf(1)[:-100], "the tensor data are cut: expected `576` bytes, have `476`"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "the file is a git-LFS pointer, not the weights"),
+    ],
+)
+def test_what_became_of_a_model_is_said(project: Project, data: bytes, why: str) -> None:
+    project.write("models/a.gguf", data)
+    ran = project.run()
+    assert ran.state == "refused"
+    assert {finding.where.rpartition(".")[2] for finding in ran.findings} >= {"sha256", "blake3"}
+    assert {finding.why for finding in ran.findings} == {why}
+
+
+def test_a_shard_with_other_bytes_is_named(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    keys = [kv("split.no", U16, 0), kv("split.count", U16, 2), kv("split.tensors.count", I32, 2)]
+    first = gguf([kv("general.architecture", STRING, "llama"), *keys], [tensor("t1", (32,))], bytes(128))
+
+    def second(fill: int) -> bytes:
+        own = [kv("split.no", U16, 1), *keys[1:]]
+        return gguf(own, [tensor("t2", (32,))], bytes([fill]) * 128)
+
+    project.write("models/m-00001-of-00002.gguf", first)
+    project.write("models/m-00002-of-00002.gguf", second(1))
+    project.models = {"S": "file:models/m-00001-of-00002.gguf"}
+    project.write_spec()
+    project.lock()
+    project.write("models/m-00002-of-00002.gguf", second(2))
+    assert [(finding.where, finding.why) for finding in project.run().findings] == [
+        (f"model.S.file.m-00002-of-00002.gguf.{name}", "a shard has other bytes")
+        for name in ("sha256", "blake3")
+    ]
+
+
+class NoHost(FixedHost):
+    """A machine that does not say what it is."""
+
+    def device(self, name: str = "") -> Device:
+        raise AbsentError("`/proc/cpuinfo` is not there")
+
+
+def test_a_device_that_cannot_be_seen_is_a_finding(project: Project) -> None:
+    project.change_world(host=NoHost())
+    ran = project.run()
+    (finding,) = ran.findings
+    assert (ran.state, finding.where, finding.found, finding.why) == (
+        "refused",
+        DEVICE,
+        "missing",
+        "`/proc/cpuinfo` is not there",
+    )
+
+
+def test_a_model_that_goes_during_the_run_is_missing_afterwards(project: Project) -> None:
+    def remove(_: str) -> None:
+        (project.path / "models/a.gguf").unlink(missing_ok=True)
+
+    project.script.before_item = remove
+    ran = project.run()
+    (finding,) = ran.findings
+    assert (ran.state, is_whole(ran)) == ("refused", False)
+    assert (finding.rule, finding.where, finding.found) == ("after-the-run", "model.A.file.a.gguf", "missing")
+
+
+def test_digests_out_of_the_cache_are_counted_and_rehash_reads_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise a file younger than two seconds is never taken from the cache.
+    monkeypatch.setattr("qlock.world.digests._SETTLED_NS", 0)
+    counts = [project.run(repeat_lock=True, rehash=rehash).cached_digests for rehash in (True, False, True)]
+    assert counts == [0, 2, 0]
