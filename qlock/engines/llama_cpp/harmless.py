@@ -108,7 +108,7 @@ HARMLESS: dict[str, tuple[str, ...]] = {
         *("--vision-gemma-12b-default", "--model-vocoder", "--tts-use-guide-tokens", "--tts-oute-default"),
     ),
     _OTHER_SCORES: (
-        *("--file", "--prompt", "--binary-file", "--hellaswag", "--hellaswag-tasks", "--winogrande"),
+        *("--prompt", "--binary-file", "--hellaswag", "--hellaswag-tasks", "--winogrande"),
         *(
             "--winogrande-tasks",
             "--multiple-choice",
