@@ -131,7 +131,7 @@ def test_an_engine_that_does_not_do_as_it_is_told_is_found(project: Project) -> 
     project.script.read_back = {"threads": 7}
     checked = look(project)
     assert checked.state == "refused"
-    assert ("read-back", "point.A@plain.threads") in told(checked)
+    assert ("read-back", "point.A@plain.read_back.threads") in told(checked)
 
 
 def test_an_engine_that_says_something_else_is_found(project: Project) -> None:
