@@ -36,6 +36,7 @@ from qlock.core.comparison import (
     Suite,
     TypeRow,
 )
+from qlock.core.differing import brief
 from qlock.core.endings import Endings, endings
 from qlock.core.escape import for_message
 from qlock.core.gates import judge
@@ -113,7 +114,8 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True):
 def _state(a: Side, b: Side, found: tuple[Difference, ...]) -> tuple[State, tuple[str, ...]]:
     """Whether the comparison is valid, and why not."""
     why = [
-        f"{one.standing}: {one.path}: A has `{one.a}`, B has `{one.b}`{f' ({one.why})' if one.why else ''}"
+        f"{one.standing}: {one.path}: A has `{brief(one.a)}`, B has `{brief(one.b)}`"
+        f"{f' ({one.why})' if one.why else ''}"
         for one in sorted(found, key=lambda one: one.standing != "fatal")
         if one.standing in ("fatal", "confound")
     ]

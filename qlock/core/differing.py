@@ -15,6 +15,7 @@ import msgspec
 
 from qlock.core import facts
 from qlock.core.base import Base
+from qlock.core.digest import is_digest
 from qlock.core.effects import Change, changes, keyed
 from qlock.core.lock import ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, setting_of, suites_of
@@ -185,9 +186,13 @@ def _code(a: facts.EngineFile, b: facts.EngineFile) -> str:
     return "rebuilt: its code is the same bytes" if a.code_digest == b.code_digest else "other code"
 
 
+def brief(value: str) -> str:
+    """The head of a digest, enough to tell two apart in a table; any other value whole."""
+    return f"{value[:19]}…" if is_digest(value) else value
+
+
 def _brief(digest: Any) -> str:
-    """The head of a digest, enough to tell two apart in a table."""
-    return f"{digest[:19]}…" if isinstance(digest, str) else _MISSING
+    return brief(digest) if isinstance(digest, str) else _MISSING
 
 
 def _model(a: ModelPin, b: ModelPin) -> Iterator[Found]:

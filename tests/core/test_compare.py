@@ -67,6 +67,14 @@ def test_what_is_not_declared_makes_it_invalid_and_declaring_it_valid() -> None:
     assert compare(a, b, treatment="kv").state == "valid"
 
 
+def test_digests_are_shortened_where_it_is_said_why() -> None:
+    lock = with_first(a_plain_lock(), model={"tokenizer_digest": a_digest("x")})
+    head_a, head_b = a_digest("tokenizer")[:19], a_digest("x")[:19]
+    assert compare(a_side(GOOD), a_side(GOOD, lock=lock)).why == (
+        f"confound: model.tokenizer_digest: A has `{head_a}…`, B has `{head_b}…`",
+    )
+
+
 def test_fatal_differences_are_told_first_and_at_most_twenty() -> None:
     other = dict.fromkeys(
         ("slots", "batch_tokens", "ubatch_tokens", "threads", "batch_threads", "main_gpu"), 7

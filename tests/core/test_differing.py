@@ -5,7 +5,7 @@ import pytest
 from msgspec import UNSET
 
 from qlock.core.base import Base
-from qlock.core.differing import Found, found
+from qlock.core.differing import Found, brief, found
 from qlock.core.effects import effects_of
 from qlock.core.sides import Side
 from tests.fakes.comparisons import a_plain_lock, a_side, with_first
@@ -350,6 +350,11 @@ def test_cards_differ_fact_by_fact() -> None:
 def first_changed(value: msgspec.Struct) -> dict[str, Any]:
     first = value.__struct_fields__[0]
     return {first: other(getattr(value, first))}
+
+
+def test_a_digest_is_shown_by_its_head() -> None:
+    assert brief(f"blake3:{'0123456789abcdef' * 4}") == "blake3:0123456789ab…"
+    assert brief("blake3:0123") == "blake3:0123"
 
 
 def mirrored(one: Found) -> Found:

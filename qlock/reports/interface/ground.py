@@ -6,7 +6,7 @@ Does not live here: what a difference means (``core.validity``).
 from __future__ import annotations
 
 from qlock.core.comparison import Comparison
-from qlock.core.digest import is_digest
+from qlock.core.differing import brief
 from qlock.core.gates import Gate
 from qlock.core.stats import CannotTell, PairsNeeded
 from qlock.core.units import bytes_text, share_percent
@@ -97,12 +97,7 @@ def differences(comparison: Comparison) -> Part:
         heading="What is not the same on both sides",
         columns=("fact", "means", "A", "B", "why"),
         rows=tuple(
-            (one.path, one.standing, _short(one.a), _short(one.b), one.why) for one in comparison.difference
+            (one.path, one.standing, brief(one.a), brief(one.b), one.why) for one in comparison.difference
         ),
         is_detail=True,
     )
-
-
-def _short(value: str) -> str:
-    """The head of a digest, enough to tell two apart; other values whole."""
-    return f"{value[:19]}…" if is_digest(value) else value
