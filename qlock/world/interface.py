@@ -293,6 +293,25 @@ class Hub(Protocol):
         """The same, except that it makes no request."""
 
 
+class Remote(Protocol):
+    """Files behind plain ``https`` addresses, whose digest the spec brings. No message shows a whole address."""
+
+    def size_bytes(self, url: str) -> int:
+        """The size of the file."""
+
+    def read_range(self, url: str, *, start: int, length: int) -> bytes:
+        """``length`` bytes from ``start``; fewer only where the file ends."""
+
+    def cached(self, url: str, sha256: Digest) -> Path | None:
+        """Where the file lies in qlock's cache; ``None`` when it does not. Makes no request."""
+
+    def fetch(self, url: str, *, sha256: Digest, progress: Callable[[int], None] | None = None) -> Path:
+        """Where the file lies in qlock's cache, downloaded first where it does not, and checked before it is there."""
+
+    def offline(self) -> Remote:
+        """The same, except that it makes no request."""
+
+
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """All effects, one of each."""
 

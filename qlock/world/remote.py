@@ -62,10 +62,16 @@ class RealRemote:
         clock: Clock,
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._environment = environment
         self._is_offline = environment.get("HF_HUB_OFFLINE", "").upper() in _TRUE
         self._folder = folder
         self._clock = clock
         self._announce = announce
+
+    def offline(self) -> RealRemote:
+        """The same, except that it makes no request."""
+        environment = {**self._environment, "HF_HUB_OFFLINE": "1"}
+        return RealRemote(environment, folder=self._folder, clock=self._clock, announce=self._announce)
 
     def size_bytes(self, url: str) -> int:
         """The size of the file, told by the answer to a range of it.

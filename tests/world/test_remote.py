@@ -145,8 +145,12 @@ def test_a_rate_limit_is_waited_for_within_bounds(
     assert len(stub.seen) == tries
 
 
-def test_offline_makes_no_request(stub: FakeHub, url: str, tmp_path: Path) -> None:
-    offline = RealRemote({"HF_HUB_OFFLINE": "1"}, folder=tmp_path, clock=SetClock())
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_offline_makes_no_request(
+    stub: FakeHub, url: str, remote: RealRemote, tmp_path: Path, *, is_asked: bool
+) -> None:
+    by_variable = RealRemote({"HF_HUB_OFFLINE": "1"}, folder=tmp_path, clock=SetClock())
+    offline = remote.offline() if is_asked else by_variable
     assert refused(lambda: offline.fetch(url, sha256=SHA256)) == (
         AbsentError,
         f"`{shown(url)}` is not in the cache, and no network may be used",
