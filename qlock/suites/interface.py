@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 
 from qlock.core.base import Base
-from qlock.core.exchange import Failed, Outcome, Reply, Request
+from qlock.core.exchange import Failed, Reply, Request
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -82,8 +82,3 @@ def play_back(play: Play, replies: tuple[Reply, ...]) -> Answer:
     finally:
         play.close()
     return Answer(failed="the record ends before the play does")
-
-
-def outcome_of(answer: Answer, grade: Callable[[Answer], Outcome]) -> Outcome | None:
-    """The grade of an answer, or ``None`` where there is no answer to grade."""
-    return None if answer.failed else grade(answer)
