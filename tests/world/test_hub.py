@@ -412,6 +412,15 @@ def test_a_path_that_leads_out_of_the_cache_is_refused(hub: RealHub, tmp_path: P
         )
 
 
+def test_a_commit_that_is_none_is_refused(hub: RealHub) -> None:
+    snapshot = Snapshot(repository="o/m", commit="../../..", kind="model")
+    assert refused(lambda: hub.cached(snapshot, "m.gguf")) == (
+        InputError,
+        "`../../..` is no commit, expected 40 hex digits",
+        "",
+    )
+
+
 # What changed upstream
 
 
@@ -659,8 +668,8 @@ def test_an_entry_that_no_hub_has_is_refused(
 
 
 @pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
-def test_offline_makes_no_request(
-    stub: FakeHub, opened: Callable[..., RealHub], first: str, name: str
+def test_offline_makes_no_request_and_writes_nothing(
+    stub: FakeHub, opened: Callable[..., RealHub], first: str, tmp_path: Path, name: str
 ) -> None:
     hub = opened(**{name: "1"})
     snapshot = Snapshot(repository="o/m", commit=first, kind="model")
@@ -678,6 +687,7 @@ def test_offline_makes_no_request(
     )
     assert hub.cached(snapshot, "README.md") is None
     assert stub.seen == []
+    assert not (tmp_path / "hf").exists()
 
 
 # Tokens

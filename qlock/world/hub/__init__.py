@@ -143,6 +143,7 @@ class RealHub:
         if blobs.is_here(shelf.pointer, file.size_bytes):
             return shelf.pointer
         if not blobs.is_here(shelf.blob, file.size_bytes):
+            self._ready(_asked_of(snapshot, file.path))
             shelf.bring(
                 lambda span, take: self._stream(snapshot, file.path, span, take),
                 progress or (lambda _: None),

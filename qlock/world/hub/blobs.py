@@ -32,6 +32,7 @@ from msgspec import UNSET
 from qlock.core.escape import for_message
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.world.files import shown, sync_folder, write_all, writing_error
+from qlock.world.hub.refusals import is_commit
 from qlock.world.interface import HubFile, Snapshot
 
 STALE_S = 900
@@ -71,8 +72,10 @@ def pointer(cache: Path, snapshot: Snapshot, path: str) -> Path:
     """Where a file of a snapshot lies, or would lie. The link is kept: resolved, a shard would lose its name.
 
     Raises:
-        InputError: The path would lead out of the snapshot.
+        InputError: The path or the commit would lead out of the cache.
     """
+    if not is_commit(snapshot.commit):
+        raise InputError(f"`{for_message(snapshot.commit)}` is no commit, expected 40 hex digits")
     parts = path.split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in parts):
         raise InputError(f"`{for_message(path)}` is no path in a repository")
