@@ -24,8 +24,6 @@ from collections.abc import Callable, Generator, Mapping
 from qlock.core.base import Base
 from qlock.core.exchange import Failed, Reply, Request
 
-Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
-
 
 class Item(Base, frozen=True, kw_only=True):
     """One question."""
