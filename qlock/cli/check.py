@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from qlock.cli.asked import lock_asked
 from qlock.cli.shown import Answer, Means, document, finding_rows, whole_path
 from qlock.errors import ExitCode
 
@@ -58,11 +59,9 @@ def verb(means: Means, /, **given: Any) -> Answer:
 def _check(means: Means, line: Line) -> Answer:
     from qlock.cli.progress import busy_on
     from qlock.flows import check as flow
-    from qlock.flows.resolve import read_lock_file
 
     world = means.world()
-    lock_path = whole_path(world, line.lock)
-    kind = read_lock_file(world, lock_path)[0].engine[0].kind
+    lock_path, kind = lock_asked(world, line.lock)
     asked = flow.Asked(
         lock_path=lock_path,
         models=tuple(whole_path(world, folder) for folder in line.models),

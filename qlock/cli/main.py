@@ -14,6 +14,7 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -23,7 +24,7 @@ import qlock.cli
 from qlock import __version__
 from qlock.cli.codes import help_text
 from qlock.cli.shown import Answer, Means, real_means
-from qlock.errors import ExitCode, QlockError
+from qlock.errors import AbsentError, ExitCode, QlockError
 
 TRACEBACK = "QLOCK_TRACEBACK"
 
@@ -76,6 +77,9 @@ def verbs(context: click.Context, *, traceback: bool) -> Answer | None:
 def main() -> int:
     """Run the command line of this process; gives its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    # Closed by whoever started us (`>&-`): Python then has no stream at all.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - the same
     return exit_code(sys.argv[1:], real_means())
 
 
@@ -143,13 +147,19 @@ def _asked(arguments: list[str], means: Means) -> int:
 
 
 def _put(data: str) -> None:
-    """Write an answer; a reader that goes away early has what it wanted."""
+    """Write an answer; a reader that goes away early has what it wanted.
+
+    Raises:
+        AbsentError: The answer has no room where it should go.
+    """
     try:
         sys.stdout.buffer.write(data.encode())
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes stdout once more at its end, and would complain there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise AbsentError(f"the answer cannot be written: {error.strerror}") from error
 
 
 def _click_words(wrong: click.ClickException) -> str:

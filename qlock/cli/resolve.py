@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.shown import Answer, Means, document, offline, readable, short_path, whole_path
+from qlock.cli.asked import spec_asked
+from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
 from qlock.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def _resolve(means: Means, line: Line) -> Answer:
     if line.check and line.dry_run:
         raise UsageError("got both --check and --dry-run, expected one of them")
     world = offline(means.world()) if line.offline else means.world()
-    spec_path = whole_path(world, line.spec)
-    kind = flow.read_spec_file(world, spec_path).engine.kind
+    spec_path, kind = spec_asked(world, line.spec)
     asked = flow.Asked(spec_path=spec_path, upgrade=line.upgrade, prove=not line.no_prove, rehash=line.rehash)
     started_s = world.clock.monotonic_s()
     with busy_on(means.talk, f"resolving {spec_path.name}"):

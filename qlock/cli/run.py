@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from qlock.cli.asked import lock_asked
 from qlock.cli.shown import (
     Answer,
     Means,
@@ -89,11 +90,9 @@ def verb(means: Means, /, **given: Any) -> Answer:
 def _run(means: Means, line: Line) -> Answer:
     from qlock.cli.progress import progress_on
     from qlock.flows import run as flow
-    from qlock.flows.resolve import read_lock_file
 
     world = offline(means.world()) if line.offline else means.world()
-    lock_path = whole_path(world, line.lock)
-    kind = read_lock_file(world, lock_path)[0].engine[0].kind
+    lock_path, kind = lock_asked(world, line.lock)
     asked = flow.Asked(
         lock_path=lock_path,
         runs=None if line.runs is None else whole_path(world, line.runs),

@@ -30,9 +30,11 @@ from qlock.core.record import Grade, Record, Seal, SealedJob, item_digest, run_a
 from qlock.errors import AbsentError, InputError
 from qlock.flows.grading import told
 from qlock.flows.kinds import suite_kind
-from qlock.flows.run_folder import RunFolder, items_digest, items_name
+from qlock.flows.run_folder import RunFolder, items_digest, items_name, run_folders
 from qlock.flows.scores import JobScore, grades_of, job_scores
 from qlock.world.interface import World
+
+_MOST_NAMED = 5
 
 State = Literal["verified", "broken", "unsealed"]
 
@@ -69,7 +71,11 @@ def verify_run(world: World, path: Path) -> Verified:
     """
     folder = RunFolder(world, path)
     if not (path / "lock.toml").exists() and not (path / "seal.json").exists():
-        raise AbsentError(f"no run in `{path}`: no `lock.toml` and no `seal.json`")
+        runs = ", ".join(run.name for run in run_folders(path)[:_MOST_NAMED])
+        raise AbsentError(
+            f"no run in `{path}`: no `lock.toml` and no `seal.json`",
+            hint=f"give one of the runs in it: {runs}" if runs else "give the folder that `qlock run` named",
+        )
     seal = folder.seal()  # 1.
     if seal is None:
         return Verified(state="unsealed")

@@ -321,6 +321,32 @@ def test_a_reader_that_goes_away_changes_neither_the_code_nor_stderr() -> None:
     assert (done.returncode, done.stderr) == (0, "still here\n")
 
 
+def test_an_answer_without_room_is_something_absent() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "qlock", "doctor", "--json"],
+            cwd=ROOT,
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+    assert done.returncode == 8
+    assert done.stderr.endswith("error: the answer cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_was_closed_before_the_start_is_no_bug(closed: int) -> None:
+    program = (
+        f"import os, sys\nos.close({closed})\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'qlock', 'verify', 'nowhere'])"
+    )
+    done = python("-c", program)
+    assert done.returncode == 8
+    assert ("error: no run in" in done.stderr) == (closed == 1)
+
+
 def test_a_listener_that_goes_away_stops_the_verb_quietly(verb: Callable[[Verb], None]) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> NoReturn:

@@ -61,7 +61,16 @@ def test_unreadable(run: Path, typed: Type) -> None:
 def test_no_run(project: Project, typed: Type) -> None:
     said = typed("verify", "nowhere")
     assert said.code == 8
-    assert said.talk == [f"error: no run in `{project.path}/nowhere`: no `lock.toml` and no `seal.json`"]
+    assert said.talk == [
+        f"error: no run in `{project.path}/nowhere`: no `lock.toml` and no `seal.json`",
+        "hint: give the folder that `qlock run` named",
+    ]
+
+
+def test_the_folder_of_all_runs(run: Path, typed: Type) -> None:
+    said = typed("verify", run.parent)
+    assert said.code == 8
+    assert said.talk[-1] == f"hint: give one of the runs in it: {run.name}"
 
 
 def test_forced(locked: Project, typed: Type) -> None:

@@ -1,0 +1,63 @@
+"""Documents that a command line names: a spec or a lock, with a word for who gave the other one.
+
+Does not live here: reading them whole (``core.spec``, ``core.lock``).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qlock.cli.shown import whole_path
+from qlock.errors import InputError
+
+if TYPE_CHECKING:
+    from qlock.world.interface import World
+
+_FIRST_BYTES = 1 << 12
+_SPEC = re.compile(rb"^spec_version\s*=", re.MULTILINE)
+_LOCK = re.compile(rb"^lock_version\s*=", re.MULTILINE)
+
+
+def spec_asked(world: World, path: Path) -> tuple[Path, str]:
+    """The whole path of a spec, and the kind of engine that it asks for.
+
+    Raises:
+        InputError: It is a lock, or no spec.
+        AbsentError: It is not there.
+    """
+    from qlock.flows.resolve import read_spec_file
+
+    whole = whole_path(world, path)
+    if _is(_LOCK, world, whole, "spec"):
+        raise InputError(
+            f"`{path}` is a lock, expected the spec that it was made from",
+            hint="its first line names the spec",
+        )
+    return whole, read_spec_file(world, whole).engine.kind
+
+
+def lock_asked(world: World, path: Path) -> tuple[Path, str]:
+    """The whole path of a lock, and the kind of its engine.
+
+    Raises:
+        InputError: It is a spec or a folder, or no lock.
+        AbsentError: It is not there.
+    """
+    from qlock.flows.resolve import read_lock_file
+
+    whole = whole_path(world, path)
+    if whole.is_dir():
+        raise InputError(
+            f"`{path}` is a folder, expected a lock", hint="give a file such as locks/NAME@DEVICE.toml"
+        )
+    if _is(_SPEC, world, whole, "lock"):
+        raise InputError(
+            f"`{path}` is a spec, expected a lock", hint=f"make a lock of it with `qlock resolve {path}`"
+        )
+    return whole, read_lock_file(world, whole)[0].engine[0].kind
+
+
+def _is(mark: re.Pattern[bytes], world: World, path: Path, what: str) -> bool:
+    return mark.search(world.files.read_prefix(path, _FIRST_BYTES, what).data) is not None

@@ -1,0 +1,55 @@
+"""A spec given for a lock, or a lock for a spec, is said by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qlock.cli.asked import lock_asked, spec_asked
+from qlock.errors import AbsentError, InputError
+from qlock.world.interface import World
+from tests.fakes.project import Project
+
+SPEC = Path("specs/small.toml")
+LOCK = Path("locks/small@cpu-amd-1a-02.toml")
+
+
+def test_both_are_found_from_the_folder_that_one_is_in(locked: Project) -> None:
+    assert spec_asked(locked.world, SPEC) == (locked.path / SPEC, "llama-cpp-python")
+    assert lock_asked(locked.world, LOCK) == (locked.path / LOCK, "llama-cpp-python")
+
+
+def test_a_spec_for_a_lock(locked: Project) -> None:
+    with pytest.raises(InputError) as caught:
+        lock_asked(locked.world, SPEC)
+    assert str(caught.value) == "`specs/small.toml` is a spec, expected a lock"
+    assert caught.value.hint == "make a lock of it with `qlock resolve specs/small.toml`"
+
+
+def test_a_lock_for_a_spec(locked: Project) -> None:
+    with pytest.raises(InputError) as caught:
+        spec_asked(locked.world, LOCK)
+    assert str(caught.value) == f"`{LOCK}` is a lock, expected the spec that it was made from"
+    assert caught.value.hint == "its first line names the spec"
+
+
+def test_a_folder_for_a_lock(locked: Project) -> None:
+    with pytest.raises(InputError) as caught:
+        lock_asked(locked.world, Path("locks"))
+    assert str(caught.value) == "`locks` is a folder, expected a lock"
+
+
+@pytest.mark.parametrize("asked", [spec_asked, lock_asked])
+def test_nothing_there(locked: Project, asked: Callable[[World, Path], object]) -> None:
+    with pytest.raises(AbsentError, match=r"^(spec|lock) `.*/none\.toml` is not there$"):
+        asked(locked.world, Path("none.toml"))
+
+
+def test_something_else_is_left_to_whoever_reads_it(locked: Project) -> None:
+    locked.write("other.toml", "a = 1\n")
+    with pytest.raises(InputError, match=r"^other\.toml: the key `spec_version` is missing$"):
+        spec_asked(locked.world, Path("other.toml"))
+    with pytest.raises(InputError, match=r"^other\.toml: the key `lock_version` is missing$"):
+        lock_asked(locked.world, Path("other.toml"))
