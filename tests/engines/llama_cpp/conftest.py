@@ -47,8 +47,11 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def temporary(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where engines of this test make their folders; what is there at the end was left behind."""
+def temporary(tmp_path: Path, short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where engines of this test make their folders; what is there at the end was left behind.
+
+    NOTE: pytest makes its own folders below the same place, unless it has made one before.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(short_folder))
     return short_folder
 

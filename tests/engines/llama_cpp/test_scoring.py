@@ -1,0 +1,144 @@
+"""The cost of tokens: by a worker on the build's libraries, by llama-perplexity, by the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qlock.engines.interface import Broken, Measure, Measured
+from qlock.engines.llama_cpp import LlamaCpp, perplexity
+from qlock.engines.llama_cpp_python import open_engine
+from qlock.errors import EngineError
+from tests.engines.llama_cpp.conftest import Opener, changed, load_of
+from tests.fakes.llama_server import BOS, requests_of
+
+live = pytest.mark.live
+
+TEXT = (
+    "The keeper climbed the stairs slowly, because there were one hundred and twelve of them, and because there was no"
+    " reason to hurry. At the top he cleaned the glass, filled the lamp with oil, and waited for the light to go."
+)
+
+
+def measured(engine: LlamaCpp, *, tokens: tuple[int, ...], score_from: int) -> Measured | Broken:
+    engine.submit(Measure(id="m", tokens=tokens, score_from=score_from))
+    done = engine.next_done()
+    assert isinstance(done, Measured | Broken)
+    return done
+
+
+def test_without_bindings_the_server_scores_token_by_token(
+    played: Opener, model: Path, tmp_path: Path
+) -> None:
+    engine = played()
+    engine.load(load_of(model))
+    tokens = (BOS, 104, 105, 106)
+    done = measured(engine, tokens=tokens, score_from=2)
+    assert isinstance(done, Measured)
+    assert len(done.nats) == 2
+    assert all(1 < cost < 8 for cost in done.nats)
+    asked = requests_of(tmp_path / "build")
+    assert [(one["prompt"], one["logit_bias"], one["n_predict"]) for one in asked] == [
+        ([BOS, 104], [[105, 10_000.0]], 1),
+        ([BOS, 104, 105], [[106, 10_000.0]], 1),
+    ]
+
+
+def test_a_model_that_makes_no_sense_costs_as_much_as_guessing(played: Opener, model: Path) -> None:
+    means = []
+    for behaviour in ({}, {"gibberish": True}):
+        engine = played(**behaviour)
+        engine.load(load_of(model))
+        # What the good model itself would say costs little.
+        tokens = (BOS, 104, 105, 106)
+        done = measured(engine, tokens=tokens, score_from=1)
+        assert isinstance(done, Measured)
+        means.append(sum(done.nats) / len(done.nats))
+    assert abs(means[1] - 5.55) < 0.1  # ln 258
+    assert means[0] != means[1]
+
+
+@pytest.mark.parametrize(
+    "tokens, score_from, why",
+    [
+        ((), 1, "got no tokens, expected at least one"),
+        ((BOS, 999), 1, "got token `999`, expected one of `0` to `257`"),
+        ((BOS, -1), 1, "got token `-1`, expected one of `0` to `257`"),
+        ((BOS,) * 513, 1, "got `513` tokens to measure, expected at most the context of `512`"),
+        ((BOS, 1), 0, "got `score_from = 0`, expected `1` to `1`"),
+        ((BOS, 1), 2, "got `score_from = 2`, expected `1` to `1`"),
+    ],
+)
+def test_work_that_cannot_be_done(
+    played: Opener, model: Path, *, tokens: tuple[int, ...], score_from: int, why: str
+) -> None:
+    engine = played()
+    engine.load(load_of(model))
+    assert measured(engine, tokens=tokens, score_from=score_from) == Broken(id="m", why=why)
+
+
+def test_a_window_without_a_text_or_a_program_is_broken(played: Opener, model: Path) -> None:
+    engine = played()
+    engine.load(load_of(model))
+    assert measured(engine, tokens=(BOS, *range(97, 112)), score_from=9) == Broken(
+        id="m", why="no text becomes exactly these tokens, and llama-perplexity takes texts only"
+    )
+
+
+def test_too_many_tokens_are_not_scored_one_by_one(played: Opener, model: Path) -> None:
+    engine = played()
+    engine.load(load_of(model, context_tokens=1024))
+    done = measured(engine, tokens=(BOS,) * 600, score_from=1)
+    assert isinstance(done, Broken)
+    assert done.why.startswith("cannot score `599` tokens one by one, expected at most `512`, and `python")
+
+
+def test_a_server_that_dies_while_it_scores_ends_the_engine(played: Opener, model: Path) -> None:
+    engine = played(die_on_item=2)
+    engine.load(load_of(model))
+    engine.submit(Measure(id="m", tokens=(BOS, 1, 2, 3), score_from=1))
+    with pytest.raises(EngineError) as caught:
+        engine.next_done()
+    assert caught.value.message == (
+        "the engine died (signal SIGABRT): GGML_ASSERT(n_tokens <= n_batch) failed"
+    )
+
+
+@live
+def test_all_ways_agree_on_a_real_model(real: LlamaCpp, smollm2_q4_1: Path) -> None:
+    real.load(load_of(smollm2_q4_1))
+    (tokens,) = real.tokenize([TEXT], add_special=True, parse_special=False)
+    window = Measure(id="m", tokens=tokens[:32], score_from=17)
+    scorer = real._scorer
+    assert scorer is not None
+    by_worker = measured(real, tokens=window.tokens, score_from=17)
+    assert scorer.why_no_worker() == ""
+    by_server = scorer._by_server(window)
+    by_program = perplexity.measured(
+        window, scorer._point, build=scorer._build, home=scorer._home, progress_s=120
+    )
+    assert isinstance(by_worker, Measured)
+    for other, digits in ((by_server, 5e-4), (by_program, 5e-4)):
+        assert isinstance(other, Measured)
+        assert other.nats == pytest.approx(by_worker.nats, abs=digits)
+    # The worker runs on the very libraries of the server, which are pinned once.
+    libraries = [Path(file.path).name for file in real.mapped_files() if "libllama.so" in file.path]
+    assert libraries == ["libllama.so"]
+
+
+@live
+def test_a_window_costs_the_same_bits_as_in_the_embedded_engine(real: LlamaCpp, smollm2_q4_1: Path) -> None:
+    load = load_of(smollm2_q4_1)
+    real.load(load)
+    (tokens,) = real.tokenize([TEXT], add_special=True, parse_special=False)
+    ours = measured(real, tokens=tokens, score_from=1)
+    with open_engine() as embedded:
+        embedded.load(load)
+        assert embedded.tokenize([TEXT], add_special=True, parse_special=False) == [tokens]
+        embedded.submit(Measure(id="m", tokens=tokens, score_from=1))
+        theirs = embedded.next_done()
+    assert isinstance(ours, Measured)
+    assert isinstance(theirs, Measured)
+    assert ours.nats == theirs.nats
+    assert changed().slots == 1
