@@ -150,4 +150,9 @@ def _taken_from(record: Record, facts: RunFacts) -> str:
 
     The rows of a record that is taken over carry the segment in which that was done.
     """
+    last = max(row.segment for row in record.rows)
+    if last >= len(facts.segment):
+        raise InputError(
+            f"got {len(facts.segment)} segments, expected {last + 1} as `{record.header.job}` has rows of"
+        ).within("facts.json")
     return facts.segment[record.rows[0].segment].taken_over.get(record.header.job, "")

@@ -88,6 +88,22 @@ def test_order_comments_and_white_space_of_the_spec_do_not_matter(tmp_path: Path
     assert project.resolve().data == plain
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "[suite.sampling]\nanswer_tokens = 8\ntemperature = 0\n",
+        "[suite.sampling]\nanswer_tokens = 8\ntemperature = -0.0\n",
+        "sampling.answer_tokens = 8\nsampling.temperature = 0.0\n",
+        "sampling = {temperature = 0.0, answer_tokens = 0x8}\n",
+    ],
+)
+def test_one_meaning_written_otherwise_gives_one_lock(tmp_path: Path, written: str) -> None:
+    project = Project(tmp_path)
+    plain = project.resolve().data
+    project.write_spec(lambda text: text.replace("[suite.sampling]\nanswer_tokens = 8\n", written))
+    assert project.resolve().data == plain
+
+
 def test_names_within_a_suite_are_taken_in_order_too(tmp_path: Path) -> None:
     project = Project(tmp_path)
     spec = read_spec_file(project.world, project.path / "specs/small.toml")

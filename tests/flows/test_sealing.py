@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from qlock.core.record import SealedJob
 from qlock.errors import InputError
@@ -366,3 +370,54 @@ def test_other_items_are_other_jobs(project: Project) -> None:
     project.lock_path.write_bytes(resolved.data)
     ran = project.run()
     assert (ran.measured, ran.taken_over) == (16, ("text.A@plain.1", "text.B@plain.1"))
+
+
+def test_facts_that_went_are_an_error(project: Project) -> None:
+    kill_after(project, 0)
+    (folder,) = project.runs.iterdir()
+    kill_after(project, 0)
+    (folder / "facts.json").unlink()
+    with pytest.raises(InputError) as caught:
+        project.run()
+    assert str(caught.value) == ("facts.json: got 1 segments, expected 2 as `digits.A@plain.1` has rows of")
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kills=st.lists(st.integers(0, 5), max_size=3),
+    order=st.integers(0, 7),
+    killer=st.none() | st.integers(0, 4),
+    deaths=st.integers(0, 3),
+)
+def test_whatever_happens_on_the_way_a_run_that_ends_well_ends_the_same(
+    tmp_path: Path, kills: list[int], order: int, killer: int | None, deaths: int
+) -> None:
+    place = Path(tempfile.mkdtemp(dir=tmp_path))
+    project = Project(place, items=5)
+    project.models.pop("B")
+    project.write_spec()
+    project.lock()
+    project.script.takes = lambda names: order % len(names)
+    if killer is not None:
+        project.script.kills[f"q{killer:02d}"] = deaths
+    for rows in kills:
+        stop_after(project, rows)
+    ended = project.run()
+    assert ended.state in ("sealed", "already-sealed")
+    assert set(Counter(project.script.asked).values()) == {1}
+    project.script.kills.clear()
+    assert project.run(repeat_lock=True).answers_digest == ended.answers_digest
+
+
+def stop_after(project: Project, rows: int) -> None:
+    """As ``kill_after``, where so many rows may not be left."""
+    with contextlib.suppress(Killed):
+        stored = 0
+
+        def talk(progress: Progress) -> None:
+            nonlocal stored
+            stored += progress.tokens > 0
+            if stored > rows:
+                raise Killed
+
+        project.run(talk)
