@@ -1,4 +1,4 @@
-"""Documents that a command line names: a spec or a lock, with a word for who gave the other one.
+"""What a command line names: a spec, a lock, a folder, with a word for who gave something else.
 
 Does not live here: reading them whole (``core.spec``, ``core.lock``).
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qlock.cli.shown import whole_path
-from qlock.errors import InputError
+from qlock.errors import AbsentError, InputError
 
 if TYPE_CHECKING:
     from qlock.world.interface import World
@@ -57,6 +57,18 @@ def lock_asked(world: World, path: Path) -> tuple[Path, str]:
             f"`{path}` is a spec, expected a lock", hint=f"make a lock of it with `qlock resolve {path}`"
         )
     return whole, read_lock_file(world, whole)[0].engine[0].kind
+
+
+def folder_asked(world: World, path: Path, option: str) -> Path:
+    """The whole path of a folder that an option names.
+
+    Raises:
+        AbsentError: It is not there: looking in it would find nothing, and say so of the wrong thing.
+    """
+    whole = whole_path(world, path)
+    if not whole.is_dir():
+        raise AbsentError(f"{option}: there is no folder `{path}`")
+    return whole
 
 
 def _is(mark: re.Pattern[bytes], world: World, path: Path, what: str) -> bool:

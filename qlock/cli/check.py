@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import lock_asked
-from qlock.cli.shown import Answer, Means, document, finding_rows, whole_path
+from qlock.cli.asked import folder_asked, lock_asked
+from qlock.cli.shown import Answer, Means, document, finding_rows
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _check(means: Means, line: Line) -> Answer:
     lock_path, kind = lock_asked(world, line.lock)
     asked = flow.Asked(
         lock_path=lock_path,
-        models=tuple(whole_path(world, folder) for folder in line.models),
-        engine=None if line.engine is None else whole_path(world, line.engine),
+        models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
+        engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
         quick=line.quick,
         rehash=line.rehash,
     )

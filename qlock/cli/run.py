@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import lock_asked
+from qlock.cli.asked import folder_asked, lock_asked
 from qlock.cli.shown import (
     Answer,
     Means,
@@ -96,12 +96,12 @@ def _run(means: Means, line: Line) -> Answer:
     asked = flow.Asked(
         lock_path=lock_path,
         runs=None if line.runs is None else whole_path(world, line.runs),
-        models=tuple(whole_path(world, folder) for folder in line.models),
+        models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
         frozen=line.frozen,
         allow=line.allow,
         rehash=line.rehash,
         repeat_lock=line.repeat_lock,
-        engine=None if line.engine is None else whole_path(world, line.engine),
+        engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
     )
     _say_forced(means.talk, line.allow)
     with _Kept(means.talk), progress_on(means.talk, world.clock) as talk:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qlock.cli.asked import lock_asked, spec_asked
+from qlock.cli.asked import folder_asked, lock_asked, spec_asked
 from qlock.errors import AbsentError, InputError
 from qlock.world.interface import World
 from tests.fakes.project import Project
@@ -53,3 +53,11 @@ def test_something_else_is_left_to_whoever_reads_it(locked: Project) -> None:
         spec_asked(locked.world, Path("other.toml"))
     with pytest.raises(InputError, match=r"^other\.toml: the key `lock_version` is missing$"):
         lock_asked(locked.world, Path("other.toml"))
+
+
+def test_a_folder_that_is_not_there_is_named_with_its_option(locked: Project) -> None:
+    assert folder_asked(locked.world, Path("models"), "--models") == locked.path / "models"
+    for path in (Path("nowhere"), SPEC):
+        with pytest.raises(AbsentError) as caught:
+            folder_asked(locked.world, path, "--models")
+        assert str(caught.value) == f"--models: there is no folder `{path}`"

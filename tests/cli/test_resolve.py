@@ -105,6 +105,12 @@ def test_upgrade_of_another_name_does_not(locked: Project, typed: Type) -> None:
     assert moved(locked, typed, "--upgrade", "B").code == 1
 
 
+def test_upgrade_of_a_name_that_nothing_has_is_usage(locked: Project, typed: Type) -> None:
+    said = typed("resolve", SPEC, "--upgrade", "Q4")
+    assert said.code == 2
+    assert said.talk[0] == "error: got `--upgrade Q4`, expected the name of a pin"
+
+
 def test_check_of_a_lock_that_is_up_to_date(locked: Project, typed: Type) -> None:
     assert (typed("resolve", SPEC, "--check").code, typed("resolve", SPEC, "--check").out) == (0, "")
 
