@@ -85,6 +85,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     anchors: tuple[AnchorCheck, ...] = ()
     broken: tuple[Broken, ...] = ()
     scores: tuple[JobScore, ...] = ()
+    unscored: tuple[str, ...] = ()
+    """Jobs that are done and have no score to give, such as a text of which a window has no cost."""
     measured: Count = 0
     taken_over: tuple[str, ...] = ()
     cached_digests: Count = 0
@@ -119,8 +121,11 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     folder = RunFolder(world, path)
     folder.prepare(data)
     with world.folders.hold(path):
-        if folder.seal() is not None:
-            return _already(folder, lock)
+        seal = folder.seal()
+        if seal is not None:
+            return _with_scores(
+                Ran(state="already-sealed", folder=path, answers_digest=seal.answers_digest), folder, lock
+            )
         scene = _Scene(
             world=world,
             asked=asked,
@@ -199,15 +204,11 @@ def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
         )
 
 
-def _already(folder: RunFolder, lock: Lock) -> Ran:
-    seal = folder.seal()
-    assert seal is not None
-    return Ran(
-        state="already-sealed",
-        folder=folder.path,
-        answers_digest=seal.answers_digest,
-        scores=tuple(job_scores(folder, lock)),
-    )
+def _with_scores(ran: Ran, folder: RunFolder, lock: Lock) -> Ran:
+    scores = tuple(job_scores(folder, lock))
+    scored = {score.job for score in scores}
+    unscored = tuple(job.name for job in jobs(lock) if job.name not in scored)
+    return msgspec.structs.replace(ran, scores=scores, unscored=unscored)
 
 
 class _Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,7 +383,8 @@ class _Run:
     def _seal(self) -> Ran:
         self._end_segment()
         seal = seal_run(self._folder, self._lock, self._scene.data)
-        return self._ran("sealed", answers_digest=seal.answers_digest)
+        ran = self._ran("sealed", answers_digest=seal.answers_digest)
+        return _with_scores(ran, self._folder, self._lock)
 
     def _ran(self, state: State, **more: Any) -> Ran:
         ran = Ran(
@@ -394,6 +396,5 @@ class _Run:
             measured=self._measured,
             taken_over=tuple(sorted(self._taken)),
             cached_digests=self._sight.cached,
-            scores=tuple(job_scores(self._folder, self._lock)) if state == "sealed" else (),
         )
         return msgspec.structs.replace(ran, **more)

@@ -5,11 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.engines.interface import Load
+from qlock.engines.interface import Done, Load, Measured, Work
 from qlock.errors import AbsentError, InputError
 from qlock.flows.run import AnchorCheck
 from qlock.flows.run_folder import RunFolder
 from qlock.world.journal import Journal
+from tests.fakes.engine import FakeEngine
 from tests.fakes.project import (
     Project,
     folder_of,
@@ -87,6 +88,24 @@ def test_finishing_order_does_not_show_in_rows_or_digests(project: Project, tmp_
         record = folder_of(other, ran).record("digits.A@plain.1")
         assert record is not None
         assert [row.item for row in record.rows] == [f"q{number:02d}" for number in range(8)]
+
+
+def test_a_job_without_a_score_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FakeEngine._done
+
+    def negative(self: FakeEngine, work: Work) -> Done:
+        done = plain(self, work)
+        match done:
+            case Measured(id="window-0002", nats=nats):
+                return msgspec.structs.replace(done, nats=(-1.0, *nats[1:]))
+            case _:
+                return done
+
+    monkeypatch.setattr(FakeEngine, "_done", negative)
+    for state in ("sealed", "already-sealed"):
+        ran = project.run()
+        assert (ran.state, ran.unscored) == (state, ("text.A@plain.1", "text.B@plain.1"))
+        assert [score.job for score in ran.scores] == ["digits.A@plain.1", "digits.B@plain.1"]
 
 
 def test_the_run_reaches_no_further_than_slots_and_one_more_round_ahead(project: Project) -> None:
