@@ -36,6 +36,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     world: World
     open_engine: Opener
+    build: Path | None
+    """Folder of the engine's libraries; ``None`` for those that come with it."""
     spec: Spec
     models: Mapping[str, Weighed]
     """By name."""
@@ -75,8 +77,7 @@ def prove_points(
     }
     if not chosen:
         return _proofs(bench, no_engine(kind), settings, unproved)
-    path = bench.spec.engine.path
-    engine = bench.open_engine(lib_folder=Path(path) if path else None)
+    engine = bench.open_engine(lib_folder=bench.build)
     try:
         with Renderer() as renderer:
             prover = _Prover(bench, engine, renderer)

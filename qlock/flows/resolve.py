@@ -97,7 +97,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     kept = {} if old is None else kept_points(ground, exams, old)
     engine = None if old is None else old.engine[0]
     if asked.prove:
-        lock = _proved(_bench(world, ground, exams, open_engine), ground, kept, engine)
+        lock = _proved(_bench(world, ground, exams, open_engine, base=base), ground, kept, engine)
     else:
         lock = _unproved(ground, exams, kept, engine)
     moved = () if old is None else moves(old, lock)
@@ -171,10 +171,13 @@ def _unproved(
     return _assemble(ground, proofs)
 
 
-def _bench(world: World, ground: Ground, exams: tuple[Exam, ...], open_engine: Opener) -> Bench:
+def _bench(
+    world: World, ground: Ground, exams: tuple[Exam, ...], open_engine: Opener, *, base: Path
+) -> Bench:
     return Bench(
         world=world,
         open_engine=open_engine,
+        build=base / ground.spec.engine.path if ground.spec.engine.path else None,
         spec=ground.spec,
         models={weighed.pin.name: weighed for weighed in ground.weighed},
         exams=exams,

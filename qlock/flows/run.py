@@ -25,13 +25,14 @@ from qlock.core.spec import AnchorSpec, spec_digest
 from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
 from qlock.errors import InputError, RefusedError
+from qlock.flows.beside import build_folder, renew_label, spec_of
 from qlock.flows.grading import TrialFailure
-from qlock.flows.layout import project_of, runs_folder, spec_beside
+from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.look import Sight, look, look_again
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
 from qlock.flows.refusal import FindingsError, is_allowed
-from qlock.flows.resolve import read_lock_file, read_spec_file
+from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, folder_name, next_repeat, run_folders
 from qlock.flows.run_point import Broken, Progress, Stage, TrialsFailedError, run_point
 from qlock.flows.scores import JobScore, job_scores, score_of
@@ -60,7 +61,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     repeat_lock: bool = False
     """Run the same lock once more, into a folder of its own, to see how far two runs differ."""
     engine: Path | None = None
-    """Folder of the engine's libraries; the lock says which ones they must be."""
+    """Folder of the engine's libraries, where it is not as the spec beside the lock says; the lock pins the files."""
 
 
 class AnchorCheck(Base, frozen=True, kw_only=True):
@@ -110,7 +111,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     stale = "" if asked.frozen else why_stale(world, lock_path, lock, data)
     if stale:
         return Ran(state="stale", why=stale)
-    refuse_missing(lock, lock_path, renew=_renew(data))
+    refuse_missing(lock, lock_path, renew=renew_label(data))
     places = Places(world, base=project_of(lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
     stopping = _stopping(lock, sight, asked.allow)
@@ -134,6 +135,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
             sight=sight,
             places=places,
             folder=folder,
+            build=asked.engine or _build(world, asked, lock_path, data),
             open_engine=open_engine,
             talk=talk,
         )
@@ -171,19 +173,15 @@ def _folder(runs: Path, data: bytes) -> Path:
 
 def why_stale(world: World, lock_path: Path, lock: Lock, data: bytes) -> str:
     """Why the lock does not fit the spec beside it; empty when it does, or when there is no spec beside it."""
-    label = _renew(data)
-    spec_path = spec_beside(lock_path, label)
-    if not spec_path.is_file():
+    spec = spec_of(world, lock_path, data)
+    if spec is None or spec_digest(spec) == lock.spec_digest:
         return ""
-    spec = read_spec_file(world, spec_path)
-    if spec_digest(spec) == lock.spec_digest:
-        return ""
-    return f"the spec `{label}` changed since this lock was made"
+    return f"the spec `{renew_label(data)}` changed since this lock was made"
 
 
-def _renew(data: bytes) -> str:
-    """The spec of a lock, as its first line says."""
-    return data.split(b"\n", 1)[0].decode().rpartition("qlock resolve ")[2]
+def _build(world: World, asked: Asked, lock_path: Path, data: bytes) -> Path | None:
+    """Where the spec beside the lock says that the engine lies; a spec that is not trusted says nothing."""
+    return None if asked.frozen else build_folder(spec_of(world, lock_path, data), lock_path)
 
 
 def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
@@ -221,6 +219,8 @@ class _Scene(msgspec.Struct, frozen=True, kw_only=True):
     sight: Sight
     places: Places
     folder: RunFolder
+    build: Path | None
+    """Folder of the engine's libraries."""
     open_engine: Opener
     talk: Talk
 
@@ -282,7 +282,7 @@ class _Run:
         return self._seal()
 
     def _start(self) -> Engine:
-        return self._scene.open_engine(lib_folder=self._asked.engine)
+        return self._scene.open_engine(lib_folder=self._scene.build)
 
     def _points(self) -> list[str]:
         """Points with something left to do; those with an anchor first."""

@@ -1,0 +1,43 @@
+"""What lies beside a lock: the spec that it was made of, and what only that spec says.
+
+A lock is enough to run; a spec in its place is compared, and says in which folder the engine's build lies, which is
+no part of a lock.
+
+Does not live here: where that place is (``flows.layout``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qlock.core.spec import Spec
+from qlock.flows.layout import project_of, spec_beside
+from qlock.flows.resolve import read_spec_file
+from qlock.world.interface import World
+
+
+def renew_label(lock_bytes: bytes) -> str:
+    """How to renew a lock, as its first line says: ``specs/NAME.toml``."""
+    return lock_bytes.split(b"\n", 1)[0].decode().rpartition("qlock resolve ")[2]
+
+
+def spec_of(world: World, lock_path: Path, lock_bytes: bytes) -> Spec | None:
+    """The spec of a lock; ``None`` when none lies where it should.
+
+    Raises:
+        InputError: What lies there is no spec.
+    """
+    path = spec_beside(lock_path, renew_label(lock_bytes))
+    return read_spec_file(world, path) if path.is_file() else None
+
+
+def build_folder(spec: Spec | None, project_path: Path) -> Path | None:
+    """The folder of the engine's build that a spec names, looked up from its project; ``None`` when it names none.
+
+    Args:
+        spec: The spec, where there is one.
+        project_path: A spec or lock of the project.
+    """
+    if spec is None or not spec.engine.path:
+        return None
+    return project_of(project_path) / spec.engine.path
