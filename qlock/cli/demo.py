@@ -8,6 +8,7 @@ Does not live here: the demo's folder and files (``flows.demo``), and the verbs 
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,19 @@ class _Tour:
         self._shown = shown
 
     def go(self) -> ExitCode:
-        """All steps, until one does not do what it should."""
+        """All steps, until one does not do what it should; no other demo may use the folder meanwhile."""
+        from qlock.flows import demo
+
+        was_there = demo.open_folder(self._folder)
+        with self._means.world().folders.hold(self._folder):
+            if was_there:
+                self._talk.say(
+                    "note", f"starting over in `{self._shown}`: what an earlier demo made is removed"
+                )
+                demo.start_over(self._folder)
+            return self._steps()
+
+    def _steps(self) -> ExitCode:
         steps = (
             ("Make a project, with three models", self._project),
             ("Make the spec exact: a lock for this machine", self._lock),
@@ -76,8 +89,6 @@ class _Tour:
     def _project(self) -> ExitCode | None:
         from qlock.flows import demo
 
-        if demo.open_folder(self._folder):
-            self._talk.say("note", f"starting over in `{self._shown}`: what an earlier demo made is removed")
         for name in (demo.ORIGINAL, *demo.FIRST_QUANTS):
             self._make(name)
         self._talk.say(
@@ -94,6 +105,7 @@ class _Tour:
     def _lock(self) -> ExitCode | None:
         from qlock.flows import demo
 
+        self._talk.line("Each new point is loaded and put to the proof, some ten seconds each.")
         return self._qlock("resolve", demo.SPEC)
 
     def _run(self) -> ExitCode | None:
@@ -145,13 +157,22 @@ class _Tour:
         self._talk.rows(
             ("spec", f"{self._shown}/specs/demo.toml"),
             ("lock", f"{self._shown}/{self._lock_path()}"),
-            ("runs", f"{self._shown}/runs/, one folder for each lock, with every prompt and answer"),
+            ("runs", f"{self._shown}/runs/, one folder for each lock, with every answer"),
+            ("qlock", str(Path(sys.executable).with_name("qlock"))),
         )
+        lock, run = self._lock_path(), self._run_path()
         self._talk.line(f"What to try next, after `cd {self._shown}`:")
-        self._talk.line(f"  qlock run {self._lock_path()} --repeat-lock     the same answers_digest again?")
-        self._talk.line(
-            "  change `threads` in specs/demo.toml, and see what `qlock run` says of the old lock"
-        )
+        for command, why in (
+            (f"qlock diff {run}", "every quant against the F16"),
+            (f"qlock verify {run}", "does the record still fit its seal?"),
+            (f"qlock run {lock} --repeat-lock", "does everything come out again, bit for bit?"),
+            (
+                f"qlock run {lock}",
+                "after a change in specs/demo.toml: does the lock still say what the spec asks?",
+            ),
+        ):
+            self._talk.line(f"  {command}")
+            self._talk.line(f"      {why}")
 
     def _make(self, name: str) -> None:
         from qlock.engines.llama_cpp_python.quantize import quantize

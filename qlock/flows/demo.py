@@ -72,27 +72,38 @@ class Changed(Base, frozen=True, kw_only=True):
 
 
 def open_folder(folder: Path) -> bool:
-    """Make the demo's folder, or empty it of what an earlier demo made; whether there was an earlier one.
+    """Make the demo's folder, or find the one of an earlier demo; whether there was one.
 
     Raises:
         UsageError: It holds files and no demo made it.
-        AbsentError: It cannot be made or emptied.
+        AbsentError: It cannot be made.
     """
     mark = folder / MARK
     try:
-        if folder.is_dir() and any(folder.iterdir()) and not mark.is_file():
+        was_there = mark.is_file()
+        if folder.is_dir() and any(folder.iterdir()) and not was_there:
             raise UsageError(
                 f"got the folder `{folder}`, which holds files that the demo did not make",
                 hint="name an empty or new folder with --folder",
             )
-        was_there = mark.is_file()
         folder.mkdir(parents=True, exist_ok=True)
         mark.write_bytes(_MARK_TEXT)
-        for path in _made_before(folder):
-            _remove(path)
     except OSError as error:
         raise AbsentError(f"cannot make the demo in `{folder}`: {error.strerror}") from error
     return was_there
+
+
+def start_over(folder: Path) -> None:
+    """Remove what an earlier demo made, and nothing else; hold the folder meanwhile.
+
+    Raises:
+        AbsentError: Something cannot be removed.
+    """
+    try:
+        for path in _made_before(folder):
+            _remove(path)
+    except OSError as error:
+        raise AbsentError(f"cannot empty the demo in `{folder}`: {error.strerror}") from error
 
 
 def _made_before(folder: Path) -> Iterator[Path]:

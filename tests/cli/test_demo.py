@@ -101,6 +101,19 @@ def test_a_folder_of_others_is_refused(project: Project, typed: Type) -> None:
     ]
 
 
+def test_two_demos_do_not_share_a_folder(project: Project, typed: Type) -> None:
+    folder = project.path / "demo"
+    demo.open_folder(folder)
+    kept = project.write("demo/specs/demo.toml", "of the other demo")
+
+    with project.world.folders.hold(folder):
+        said = typed("demo")
+
+    assert (said.code, said.out) == (8, "")
+    assert said.talk[0].startswith(f"error: folder `{folder}` is held by process `")
+    assert kept.read_text() == "of the other demo"
+
+
 @pytest.mark.parametrize(("verb", "code"), [("resolve", 7), ("run", 5), ("diff", 4), ("run", 130)])
 def test_a_verb_that_fails_ends_the_demo_with_its_code(
     project: Project, typed: Type, monkeypatch: pytest.MonkeyPatch, verb: str, code: int

@@ -66,6 +66,7 @@ def test_starting_over_removes_what_the_demo_made_and_nothing_else(world: World,
         (folder / name).write_text("x")
 
     assert demo.open_folder(folder) is True
+    demo.start_over(folder)
 
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert left == {demo.MARK, *theirs}
@@ -79,7 +80,7 @@ def test_starting_over_does_not_follow_links(tmp_path: Path) -> None:
     (folder / "runs").mkdir()
     (folder / "runs" / "demo@cpu").symlink_to(elsewhere)
 
-    demo.open_folder(folder)
+    demo.start_over(folder)
 
     assert not (folder / "runs" / "demo@cpu").exists()
     assert (elsewhere / "kept").read_text() == "kept"
