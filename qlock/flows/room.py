@@ -16,7 +16,9 @@ from qlock.world.interface import World
 
 
 def check_room(world: World, weights: tuple[str, ...], setting: Setting) -> None:
-    """Stop where weights and KV cache alone are more than the memory that is available.
+    """Stop where weights and KV cache alone are more than the memory of this machine, or of its control group.
+
+    What is free now is no measure: the point before may still be loaded, and is dropped for this one.
 
     Raises:
         AbsentError: With what is needed and what there is.
@@ -25,10 +27,10 @@ def check_room(world: World, weights: tuple[str, ...], setting: Setting) -> None
     size = sum(world.files.read_prefix(path, 1, "model").size_bytes for path in paths)
     needed = footprint(header_of(world, paths[0]), size, setting)
     memory = world.host.memory()
-    if needed.total_bytes > memory.available_bytes:
+    if needed.total_bytes > memory.total_bytes:
         raise AbsentError(
             f"the point needs at least {bytes_text(needed.total_bytes)} of memory "
             f"(weights {bytes_text(needed.weights_bytes)}, KV cache {bytes_text(needed.cache_bytes)}), "
-            f"and {bytes_text(memory.available_bytes)} is available ({memory.limited_by})",
+            f"and there is {bytes_text(memory.total_bytes)} ({memory.limited_by})",
             hint="lower `slots` or `context_tokens` of the setting, or measure on a larger machine",
         )

@@ -17,10 +17,10 @@ from tests.fakes.world import FixedHost
 
 
 class SmallHost(FixedHost):
-    """A host with 10 MB to spare."""
+    """A host with 10 MB of memory."""
 
     def memory(self) -> Memory:
-        return Memory(total_bytes=20_000_000, available_bytes=10_000_000, limited_by="machine")
+        return Memory(total_bytes=10_000_000, available_bytes=5_000_000, limited_by="machine")
 
 
 def model(folder: Path) -> str:
@@ -44,7 +44,7 @@ def test_a_point_that_does_not_fit_is_refused_before_it_is_loaded(tmp_path: Path
     size = Path(weights).stat().st_size
     assert str(caught.value) == (
         f"the point needs at least 94.4 MB of memory (weights {size} B, KV cache 94.4 MB), "
-        "and 10.0 MB is available (machine)"
+        "and there is 10.0 MB (machine)"
     )
     assert caught.value.hint == (
         "lower `slots` or `context_tokens` of the setting, or measure on a larger machine"
