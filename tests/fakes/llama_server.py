@@ -182,7 +182,7 @@ class Play:
             return 400, {"error": {**fault, "message": "too long", "n_ctx": self.context}}
         made, steps, stop_type, stopped = self.generate(asked, prompt)
         text = bytes(token for token in made if token < 256)
-        content = text.decode(errors="replace")
+        content = text.decode(errors="replace") + "</s>" * (stop_type == "eos")
         if stopped:
             content = content[: content.index(stopped)]
         said = {
@@ -308,12 +308,18 @@ class Handler(BaseHTTPRequestHandler):
         play = self.play
         if self.path == "/tokenize":
             head = [BOS] if asked["add_special"] else []
-            self.send(
-                200,
-                b"[]"
-                if play.is_on("tokenize_nonsense")
-                else {"tokens": head + list(asked["content"].encode())},
+            text = asked["content"]
+            text = (
+                text.replace(" ", str(play.behaviour["tokenize_adds"]))
+                if "tokenize_adds" in play.behaviour and head
+                else text
             )
+            told = {"tokens": head + list(text.encode())}
+            status = int(play.behaviour.get("tokenize_status", 200))
+            self.send(status, b"[]" if play.is_on("tokenize_nonsense") else told)
+        elif self.path == "/detokenize":
+            text = bytes(token for token in asked["tokens"] if token < 256).decode(errors="replace")
+            self.send(200, {"content": text + "</s>" * (EOS in asked["tokens"])})
         elif self.path == "/completion":
             status, said = play.completion(asked)
             raw = play.behaviour.get("answers")

@@ -25,8 +25,9 @@ from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
 from qlock.engines.llama_cpp.options import options_of
 from qlock.engines.llama_cpp.probe import Seat, Stage, probe
+from qlock.engines.llama_cpp.questions import added_of, text_of, tokens_of
 from qlock.engines.llama_cpp.scoring import Scorer
-from qlock.engines.llama_cpp.server import Answered, Point, Seen, Server
+from qlock.engines.llama_cpp.server import Point, Seen, Server
 from qlock.engines.llama_cpp.spread import Spread
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
@@ -35,7 +36,6 @@ from qlock.world.maps import read_maps
 _PAD_TOKENS = 256
 """llama.cpp rounds a context up to a multiple of this."""
 _TAIL_LINES = 40
-_TRIAL = "a b"
 
 
 class Deadlines(Base, frozen=True, kw_only=True):
@@ -143,10 +143,22 @@ class LlamaCpp:
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
     ) -> list[tuple[int, ...]]:
         """Token ids of each text under the loaded model's vocabulary."""
-        return [
-            self._tokens(self._first(), text, add_special=add_special, parse_special=parse_special)
-            for text in texts
-        ]
+        self._loaded()
+        try:
+            return [
+                tokens_of(
+                    self._servers[0],
+                    text,
+                    add_special=add_special,
+                    parse_special=parse_special,
+                    deadline_s=self._deadlines.progress_s,
+                )
+                for text in texts
+            ]
+        except EngineError as error:
+            if not any(server.how_ended() for server in self._servers):
+                raise
+            raise self._failure(error.message, hint=error.hint) from error
 
     def submit(self, work: Work) -> None:
         """Queue one piece of work."""
@@ -244,7 +256,7 @@ class LlamaCpp:
             seen = server.look(weights)
             self._seen = seen
             found.append(self._read_back(server, seen, load))
-            self._rooms.append(_room(server, found[-1]))
+            self._rooms.append(self._room(server, found[-1]))
         if any(one != found[0] for one in found):
             raise EngineError(
                 "the servers do not say the same of themselves, started with the same command line"
@@ -268,7 +280,7 @@ class LlamaCpp:
         server.start(setting, load.weights[0], self._options, devices=self._devices)
         server.wait_ready(self._deadlines.load_s)
         seen = server.look(load.weights[0])
-        return Seat(server, _room(server, self._read_back(server, seen, load)))
+        return Seat(server, self._room(server, self._read_back(server, seen, load)))
 
     def _end(self, seat: Seat) -> None:
         seat.server.close(self._deadlines.close_s)
@@ -276,7 +288,9 @@ class LlamaCpp:
 
     def _read_back(self, server: Server, seen: Seen, load: Load) -> ReadBack:
         said = seen.said
-        add_bos, add_eos = self._added(server, said)
+        add_bos, add_eos = added_of(
+            server, bos_token=said.bos_token, eos_token=said.eos_token, deadline_s=self._deadlines.progress_s
+        )
         return ReadBack(
             context_tokens=_context(load, seen),
             slots=max(seen.slots, said.sequences),
@@ -301,37 +315,17 @@ class LlamaCpp:
             expert_count=said.expert_count,
         )
 
-    def _added(self, server: Server, said: logbook.Said) -> tuple[bool, bool]:
-        """Whether BOS and EOS are put around a text, seen from what a text becomes with and without them."""
-        plain = self._tokens(server, _TRIAL, add_special=False, parse_special=False)
-        whole = self._tokens(server, _TRIAL, add_special=True, parse_special=False)
-        start = whole.index(plain[0]) if plain and plain[0] in whole else 0
-        if whole[start : start + len(plain)] != plain:
-            raise EngineError(
-                "cannot verify `add_bos`: a text becomes other tokens with and without special ones"
-            )
-        return said.bos_token in whole[:start], said.eos_token in whole[start + len(plain) :]
-
-    def _tokens(
-        self, server: Server, text: str, *, add_special: bool, parse_special: bool
-    ) -> tuple[int, ...]:
-        try:
-            body = msgspec.json.encode(
-                {"content": text, "add_special": add_special, "parse_special": parse_special}
-            )
-        except UnicodeEncodeError as error:
-            raise EngineError(f"cannot tokenize a text that is not Unicode: {error.reason}") from error
-        came = server.ask("/tokenize", body, deadline_s=self._deadlines.progress_s)
-        if isinstance(came, Answered) and came.status == 200:
-            try:
-                return msgspec.json.decode(came.data, type=_Tokens).tokens
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise self._failure(f"the engine could not tokenize: {error}") from error
-        raise self._failure(f"the engine could not tokenize: got `{came}`")
-
-    def _first(self) -> Server:
-        self._loaded()
-        return self._servers[0]
+    def _room(self, server: Server, read_back: ReadBack) -> Room:
+        return Room(
+            context_tokens=read_back.context_tokens,
+            vocab_tokens=read_back.vocab_tokens,
+            end_tokens=frozenset(read_back.end_tokens),
+            end_texts={
+                token: text_of(server, [token], deadline_s=self._deadlines.progress_s)
+                for token in read_back.end_tokens
+            },
+            alias=server.alias,
+        )
 
     def _loaded(self) -> tuple[Spread, Scorer]:
         if self._spread is None or self._scorer is None:
@@ -361,19 +355,6 @@ class LlamaCpp:
         said = logbook.complaint(self.log_tail().split("\n")) if died else ""
         self._drop()
         return EngineError(message if not said or said in message else f"{message}: {said}", hint=hint)
-
-
-def _room(server: Server, read_back: ReadBack) -> Room:
-    return Room(
-        context_tokens=read_back.context_tokens,
-        vocab_tokens=read_back.vocab_tokens,
-        end_tokens=frozenset(read_back.end_tokens),
-        alias=server.alias,
-    )
-
-
-class _Tokens(msgspec.Struct, frozen=True):
-    tokens: tuple[int, ...]
 
 
 def _context(load: Load, seen: Seen) -> int:

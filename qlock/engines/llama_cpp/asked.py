@@ -92,6 +92,8 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int
     vocab_tokens: int
     end_tokens: frozenset[int]
+    end_texts: dict[int, str]
+    """What each of them adds to an answer's text, since special tokens are written out."""
     alias: str
     """By which the server calls its model."""
 

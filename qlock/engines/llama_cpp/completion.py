@@ -185,8 +185,9 @@ def _finished(work: Generate, room: Room, said: _Completion) -> Generated | Brok
     ending = _ending(work, room, said)
     if isinstance(ending, str):
         return _nonsense(work, ending)
+    text = said.content
     if ending[0] == "eos":
-        tokens.pop()
+        text = text.removesuffix(room.end_texts[tokens.pop()])
     logprobs, digest = _probabilities(work, said, tokens)
     if work.logprobs and len(logprobs) != len(tokens):
         why = f"got log-probabilities of `{len(logprobs)}` tokens, expected `{len(tokens)}`"
@@ -194,7 +195,7 @@ def _finished(work: Generate, room: Room, said: _Completion) -> Generated | Brok
     return Generated(
         id=work.id,
         tokens=tuple(tokens),
-        text=said.content,
+        text=text,
         ending=ending[0],
         why=ending[1],
         logprobs=logprobs if work.logprobs else (),

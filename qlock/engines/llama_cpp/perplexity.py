@@ -22,7 +22,8 @@ from qlock.core.facts import Setting
 from qlock.engines.interface import Broken, Measure, Measured
 from qlock.engines.llama_cpp.home import Home
 from qlock.engines.llama_cpp.options import arguments, for_perplexity, options_of
-from qlock.engines.llama_cpp.server import Answered, Point
+from qlock.engines.llama_cpp.questions import text_of, tokens_of
+from qlock.engines.llama_cpp.server import Point
 from qlock.engines.llama_cpp.tools import Build, printed
 from qlock.errors import EngineError
 
@@ -30,19 +31,13 @@ _MAGIC = b"_logits_"
 _HEAD = struct.Struct("<iii")
 _ROW_HEAD = struct.Struct("<ff")
 _SMALLEST_WINDOW = 8
+_SHORT_S = 60.0
+"""For questions that need no computing."""
 _FINAL = re.compile(r"Final estimate: PPL = ([0-9.]+) \+/-")
 _PADDINGS = ("\n\n", " ", "\n", "")
-"""Between a window's text and its copy behind it, since the program wants two windows."""
+"""Between a window's text and its copies behind it, since the program wants two windows."""
 _FINAL_DIGITS = 2e-3
 """How far the printed figure and the one out of the file may lie apart, as a share."""
-
-
-class _Text(msgspec.Struct, frozen=True):
-    content: str
-
-
-class _Tokens(msgspec.Struct, frozen=True):
-    tokens: tuple[int, ...]
 
 
 class Expected(Base, frozen=True, kw_only=True):
@@ -181,32 +176,15 @@ def _text_of(tokens: tuple[int, ...], point: Point) -> str | None:
     """A text of two windows whose first tokens are these; ``None`` when there is none."""
     read_back = point.read_back
     bare = tokens[1:] if read_back.add_bos and tokens[0] == read_back.bos_token else tokens
-    came = point.server.ask("/detokenize", msgspec.json.encode({"tokens": bare}), deadline_s=_SHORT_S)
-    text = _content(came.data) if isinstance(came, Answered) and came.status == 200 else None
-    if text is None:
+    try:
+        text = text_of(point.server, bare, deadline_s=_SHORT_S)
+        for padding in _PADDINGS:
+            thrice = padding.join([text, text, text])
+            found = tokens_of(
+                point.server, thrice, add_special=True, parse_special=False, deadline_s=_SHORT_S
+            )
+            if found[: len(tokens)] == tokens and len(found) >= 2 * len(tokens):
+                return thrice
+    except EngineError:
         return None
-    for padding in _PADDINGS:
-        twice = text + padding + text + padding + text
-        body = msgspec.json.encode({"content": twice, "add_special": True, "parse_special": False})
-        back = point.server.ask("/tokenize", body, deadline_s=_SHORT_S)
-        found = _ids(back.data) if isinstance(back, Answered) and back.status == 200 else ()
-        if found[: len(tokens)] == tokens and len(found) >= 2 * len(tokens):
-            return twice
     return None
-
-
-_SHORT_S = 60.0
-
-
-def _content(data: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(data, type=_Text).content
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def _ids(data: bytes) -> tuple[int, ...]:
-    try:
-        return msgspec.json.decode(data, type=_Tokens).tokens
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ()

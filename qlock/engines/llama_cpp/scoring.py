@@ -3,7 +3,7 @@
 1. The embedded engine's worker on the build's own libraries, where llama-cpp-python can drive them (``agreement``),
    says the same of the loaded point as the server does, maps the same files, and continues a prompt with the same
    tokens.
-2. llama-perplexity, for pieces of the shape that it scores (``perplexity``).
+2. llama-perplexity, where the build has it, for pieces of the shape that it scores (``perplexity``).
 3. The server itself, token by token: the token is forced by a bias, and its log-probability is that of the model before
    any bias. For a few hundred tokens at most; in 32 bits, so some 1e-4 nats beside the other two.
 
@@ -89,7 +89,7 @@ class Scorer:
             return Broken(id=work.id, why=why)
         if not self.why_no_worker():
             return self._by_worker(work)
-        if perplexity.is_window(work):
+        if perplexity.is_window(work) and self._build.has("llama-perplexity"):
             return perplexity.measured(
                 work, self._point, build=self._build, home=self._home, progress_s=self._progress_s
             )

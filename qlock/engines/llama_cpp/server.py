@@ -251,7 +251,8 @@ class Server:
 
     def _exchange(self, method: str, path: str, body: bytes, deadline_s: float | None) -> Answered | Lost:
         client = self._client
-        if client is None:
+        # Not only faster: httpx would leave a socket open that it cannot connect.
+        if client is None or self.how_ended():
             return Lost("it is not running")
         data = bytearray()
         try:

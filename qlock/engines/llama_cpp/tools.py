@@ -31,13 +31,21 @@ class Build(Base, frozen=True, kw_only=True):
         Raises:
             AbsentError: It is not there.
         """
-        path = Path(os.path.realpath(self.folder)) / name
-        if not (path.is_file() and os.access(path, os.X_OK)):
+        path = self._path(name)
+        if not self.has(name):
             raise AbsentError(
                 f"got no program `{name}` in `{self.folder}`",
                 hint="give the folder of a build of llama.cpp that holds llama-server",
             )
         return path
+
+    def has(self, name: str) -> bool:
+        """Whether a program is there."""
+        path = self._path(name)
+        return path.is_file() and os.access(path, os.X_OK)
+
+    def _path(self, name: str) -> Path:
+        return Path(os.path.realpath(self.folder)) / name
 
 
 def printed(

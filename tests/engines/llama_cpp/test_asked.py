@@ -10,7 +10,7 @@ from qlock.engines.llama_cpp.asked import Room, asked_of, budget_tokens, check_e
 from qlock.errors import EngineError
 from tests.engines.llama_cpp.conftest import work
 
-ROOM = Room(context_tokens=100, vocab_tokens=300, end_tokens=frozenset({2, 7}), alias="nonce")
+ROOM = Room(context_tokens=100, vocab_tokens=300, end_tokens=frozenset({2, 7}), end_texts={}, alias="nonce")
 FIXED = {"chat_format": "Content-only", "reasoning_format": "none", "speculative.types": "none,none"}
 
 

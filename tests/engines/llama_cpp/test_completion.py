@@ -17,7 +17,9 @@ from qlock.engines.llama_cpp.completion import Told, answered_at_once, body_of, 
 from qlock.errors import EngineError
 from tests.engines.llama_cpp.conftest import work
 
-ROOM = Room(context_tokens=100, vocab_tokens=300, end_tokens=frozenset({2}), alias="nonce")
+ROOM = Room(
+    context_tokens=100, vocab_tokens=300, end_tokens=frozenset({2}), end_texts={2: "</s>"}, alias="nonce"
+)
 PROMPT = (1, 70, 80)
 
 
@@ -70,7 +72,7 @@ def test_a_budget_that_is_used_up() -> None:
 
 
 def test_the_end_token_is_no_part_of_the_answer() -> None:
-    ended = done(TWO, tokens=[97, 2], content="a", stop_type="eos")
+    ended = done(TWO, tokens=[97, 2], content="a</s>", stop_type="eos")
     assert isinstance(ended, Generated)
     assert (ended.tokens, ended.text, ended.ending) == ((97,), "a", "eos")
 

@@ -78,10 +78,69 @@ def test_work_that_cannot_be_done(
     assert measured(engine, tokens=tokens, score_from=score_from) == Broken(id="m", why=why)
 
 
-def test_a_window_without_a_text_or_a_program_is_broken(played: Opener, model: Path) -> None:
+WINDOW = (BOS, *b"abcdefghijklmno")
+
+
+def test_a_window_without_the_program_is_scored_by_the_server(played: Opener, model: Path) -> None:
     engine = played()
     engine.load(load_of(model))
-    assert measured(engine, tokens=(BOS, *range(97, 112)), score_from=9) == Broken(
+    done = measured(engine, tokens=WINDOW, score_from=9)
+    assert isinstance(done, Measured)
+    assert len(done.nats) == 7
+
+
+def with_program(folder: Path, script: str) -> None:
+    """A llama-perplexity that knows its options, and else does as the script says."""
+    program = folder / "llama-perplexity"
+    options = (
+        "model file save-all-logits chunks ctx-size batch-size ubatch-size threads threads-batch cache-type-k"
+    )
+    options += (
+        " cache-type-v flash-attn no-kv-unified gpu-layers split-mode main-gpu kv-offload device swa-full"
+    )
+    helped = "".join(f"--{name} X\\n" for name in options.split())
+    program.write_text(f"#!/bin/sh\ncase $1 in --help) printf -- '{helped}'; exit;; esac\n{script}\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "script, why",
+    [
+        (
+            "echo 'error: the data file is too short'",
+            "llama-perplexity wrote no logits: No such file or directory",
+        ),
+        (
+            'while [ "$1" != --save-all-logits ]; do shift; done; echo cut > "$2"',
+            "llama-perplexity wrote no logits: got `4` bytes",
+        ),
+    ],
+)
+def test_a_program_that_fails_with_exit_code_0_is_broken(
+    played: Opener, model: Path, tmp_path: Path, *, script: str, why: str
+) -> None:
+    engine = played()
+    with_program(tmp_path / "build", script)
+    engine.load(load_of(model))
+    assert measured(engine, tokens=WINDOW, score_from=9) == Broken(id="m", why=why)
+
+
+def test_a_program_that_fails_is_quoted_and_ends_the_engine(
+    played: Opener, model: Path, tmp_path: Path
+) -> None:
+    engine = played()
+    with_program(tmp_path / "build", "echo 'error: no memory'; exit 1")
+    engine.load(load_of(model))
+    with pytest.raises(EngineError) as caught:
+        measured(engine, tokens=WINDOW, score_from=9)
+    assert caught.value.message == "`llama-perplexity --model` failed (exit code 1): error: no memory"
+
+
+def test_a_window_that_no_text_becomes_is_broken(played: Opener, model: Path, tmp_path: Path) -> None:
+    engine = played()
+    with_program(tmp_path / "build", "exit 1")
+    engine.load(load_of(model))
+    assert measured(engine, tokens=(BOS, *[200] * 15), score_from=9) == Broken(
         id="m", why="no text becomes exactly these tokens, and llama-perplexity takes texts only"
     )
 

@@ -81,7 +81,7 @@ def test_a_server_that_does_not_answer_is_ended(played: Opener, model: Path) -> 
         ),
         (
             {"tokenize_nonsense": True},
-            "the engine could not tokenize: Expected `object`, got `array`",
+            "the engine answered nonsense to `/tokenize`: Expected `object`, got `array`",
         ),
     ],
 )

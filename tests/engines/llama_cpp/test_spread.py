@@ -80,6 +80,12 @@ def test_a_stop_text_is_cut_off_and_named(played: Opener, model: Path) -> None:
     assert (done.text, done.tokens, done.ending, done.why) == ("no", tuple(b"no\n"), "stop", "\n")
 
 
+def test_an_end_token_is_no_part_of_the_answer(played: Opener, model: Path) -> None:
+    done = generated(played, model, ends=True)
+    assert (len(done.tokens), done.ending) == (5, "eos")
+    assert len(done.text) == 5
+
+
 def test_a_loop_runs_to_its_budget(played: Opener, model: Path) -> None:
     done = generated(played, model, loop=True)
     assert (done.text, done.ending) == ("aaaaaaaa", "budget")
