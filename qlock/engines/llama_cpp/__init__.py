@@ -23,7 +23,7 @@ from qlock.engines.interface import Done, Generate, Load, Measure, Work
 from qlock.engines.llama_cpp import logbook, tools
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
-from qlock.engines.llama_cpp.options import options_of
+from qlock.engines.llama_cpp.options import PAD_TOKENS, options_of
 from qlock.engines.llama_cpp.probe import Seat, Stage, probe
 from qlock.engines.llama_cpp.questions import added_of, text_of, tokens_of
 from qlock.engines.llama_cpp.scoring import Scorer
@@ -33,8 +33,6 @@ from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 from qlock.world.maps import read_maps
 
-_PAD_TOKENS = 256
-"""llama.cpp rounds a context up to a multiple of this."""
 _TAIL_LINES = 40
 
 
@@ -294,8 +292,9 @@ class LlamaCpp:
         return ReadBack(
             context_tokens=_context(load, seen),
             slots=max(seen.slots, said.sequences),
-            batch_tokens=said.batch_tokens,
-            ubatch_tokens=said.ubatch_tokens,
+            # A batch is never longer than the context; for prompts that fit into it, that changes nothing.
+            batch_tokens=_unclamped(load.setting.batch_tokens, said.batch_tokens, said.context_tokens),
+            ubatch_tokens=_unclamped(load.setting.ubatch_tokens, said.ubatch_tokens, said.context_tokens),
             threads=said.threads,
             batch_threads=said.batch_threads,
             cache_type_k=said.cache_type_k,
@@ -363,9 +362,14 @@ def _context(load: Load, seen: Seen) -> int:
     NOTE: a slot never has more than the model was trained with, while the cache is rounded up beyond that.
     """
     asked = load.setting.context_tokens
-    padded = -(-asked // _PAD_TOKENS) * _PAD_TOKENS
+    padded = -(-asked // PAD_TOKENS) * PAD_TOKENS
     has_it = seen.said.context_tokens == padded and asked <= seen.context_tokens <= padded
     return asked if has_it else min(seen.context_tokens, seen.said.context_tokens)
+
+
+def _unclamped(asked: int, got: int, most: int) -> int:
+    """What was asked for, where llama.cpp has cut it to the most that there can be and to nothing less."""
+    return asked if got == min(asked, most) else got
 
 
 def _identity(path: str) -> tuple[int, ...]:

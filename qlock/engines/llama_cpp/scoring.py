@@ -18,13 +18,14 @@ from pathlib import Path
 
 import msgspec
 
-from qlock.core.facts import ReadBack
+from qlock.core.facts import ReadBack, Setting
 from qlock.engines.interface import Broken, Generate, Generated, Measure, Measured, Sampling
 from qlock.engines.llama_cpp import perplexity
 from qlock.engines.llama_cpp.agreement import disagreement
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.completion import body_of, done_of, forced_nats
 from qlock.engines.llama_cpp.home import Home
+from qlock.engines.llama_cpp.options import PAD_TOKENS
 from qlock.engines.llama_cpp.server import Answered, Lost, Point
 from qlock.engines.llama_cpp.tools import Build
 from qlock.engines.llama_cpp_python import Deadlines, LlamaCppPython, open_engine
@@ -125,7 +126,7 @@ class Scorer:
         if why:
             return why
         load = self._point.load
-        setting = msgspec.structs.replace(load.setting, slots=1)
+        setting = _alone(load.setting)
         deadlines = Deadlines(progress_s=self._progress_s)
         try:
             self._worker = open_engine(
@@ -143,7 +144,10 @@ class Scorer:
 
     def _differs(self, seen: ReadBack) -> str:
         """The first thing that worker and server do not say alike of the loaded point."""
-        server = msgspec.structs.replace(self._point.read_back, slots=1)
+        alone = _alone(self._point.load.setting)
+        server = msgspec.structs.replace(
+            self._point.read_back, slots=1, batch_tokens=alone.batch_tokens, ubatch_tokens=alone.ubatch_tokens
+        )
         for name in ReadBack.__struct_fields__:
             got, expected = getattr(seen, name), getattr(server, name)
             if got != expected:
@@ -204,6 +208,17 @@ class Scorer:
             case Lost(why=why):
                 how = self._point.server.how_ended(1.0)
                 raise EngineError(f"the engine died ({how})" if how else f"the engine gave no answer: {why}")
+
+
+def _alone(setting: Setting) -> Setting:
+    """The setting with one slot, and no batch that is longer than the context of that slot."""
+    most = -(-setting.context_tokens // PAD_TOKENS) * PAD_TOKENS
+    return msgspec.structs.replace(
+        setting,
+        slots=1,
+        batch_tokens=min(setting.batch_tokens, most),
+        ubatch_tokens=min(setting.ubatch_tokens, most),
+    )
 
 
 def _trial(name: str, tokens: tuple[int, ...], steps: int) -> Generate:

@@ -50,6 +50,7 @@ def test_the_server_does_what_the_setting_says(real: LlamaCpp, tiny: Path) -> No
     for changes in (
         {},
         {"flash_attention": True, "cache_type_k": "q8_0", "cache_type_v": "q8_0", "threads": 1},
+        {"batch_tokens": 2048, "ubatch_tokens": 1024},
         {"context_tokens": 300, "batch_tokens": 32, "ubatch_tokens": 16, "repack": False, "swa_full": False},
     ):
         load = load_of(tiny, **changes)
