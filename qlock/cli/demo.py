@@ -93,8 +93,8 @@ class _Tour:
             self._make(name)
         self._talk.say(
             "note",
-            "this F16 was made from Q4_1, the only form in which the model comes as a package: it holds what the Q4_1 "
-            "holds, and stands here for an original",
+            "this F16 was made from Q4_1, the only form in which the model comes as a package: it knows no more than "
+            "the Q4_1 does, and only stands for an original here",
         )
         text = demo.write_files(self._world(), self._folder)
         self._command(f"cat {demo.SPEC}")

@@ -4,8 +4,8 @@ Lives here: the demo's folder, its quantized models, its files, the third quant 
 changed and put back, and how much of a run was measured anew. Does not live here: the verbs that the demo shows
 (``flows.resolve``, ``flows.run``), the order in which it shows them, and anything printed (``cli.demo``).
 
-The only real model that a Python package carries is quantized already, to Q4_1. An F16 made from it holds exactly
-what the Q4_1 holds, so it stands for an original without being one.
+The only real model that a Python package carries is quantized already, to Q4_1. An F16 made from it knows no more
+than the Q4_1 does, so it stands for an original without being one.
 """
 
 from __future__ import annotations
