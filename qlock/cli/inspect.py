@@ -51,13 +51,11 @@ def verb(means: Means, /, **given: Any) -> Answer:
 def _inspect(means: Means, line: Line) -> Answer:
     from qlock.cli.inspected import markdown, text
     from qlock.flows import inspect as flow
-    from qlock.world.hub import open_hub
 
     if line.as_json and line.format != "text":
         raise UsageError(f"got both --json and --format {line.format}, expected one of them")
     world = offline(means.world()) if line.offline else means.world()
-    hub = open_hub(world.environment, clock=world.clock, announce=lambda words: means.talk.say("note", words))
-    found = flow.inspect(world, hub, (line.left, line.right) if line.right else (line.left,))
+    found = flow.inspect(world, (line.left, line.right) if line.right else (line.left,))
     for side in (found.a, found.b):
         if side:
             for warning in side.facts.warnings:

@@ -116,17 +116,19 @@ def real_means() -> Means:
     import functools
     import os
 
+    talk = Talk(sys.stderr, os.environ)
+
     def world() -> World:
         from qlock.world.real import real_world
 
-        return real_world()
+        return real_world(announce=lambda words: talk.say("note", words))
 
     def opener(kind: str) -> Callable[..., Engine]:
         from qlock.flows.kinds import engine_opener
 
         return engine_opener(kind)
 
-    return Means(world=functools.cache(world), opener=opener, talk=Talk(sys.stderr, os.environ))
+    return Means(world=functools.cache(world), opener=opener, talk=talk)
 
 
 def document(value: Mapping[str, Any]) -> str:
@@ -178,10 +180,15 @@ def short_path(world: World, path: Path) -> str:
 
 
 def offline(world: World) -> World:
-    """The same world for ``--offline``: the Hub's own variable says that no network may be used."""
+    """The same world for ``--offline``: nothing in it makes a request."""
     import msgspec
 
-    return msgspec.structs.replace(world, environment={**world.environment, "HF_HUB_OFFLINE": "1"})
+    return msgspec.structs.replace(
+        world,
+        environment={**world.environment, "HF_HUB_OFFLINE": "1"},
+        hub=world.hub.offline(),
+        remote=world.remote.offline(),
+    )
 
 
 def _one_line(text: str) -> str:

@@ -1,22 +1,29 @@
 """Where a file is said to come from: ``file:``, ``wheel:``, ``hub:`` and ``url:`` as a tagged union.
 
-Does not live here: looking there (``flows.places``).
+Does not live here: looking there (``flows.places``, ``flows.origins``).
 """
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from qlock.core.base import Base
+from qlock.core.digest import Digest
 from qlock.core.escape import for_message
 from qlock.errors import InputError
 
 _WHEEL = re.compile(r"^(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.!+]+)/(?P<member>[^\0]+)$")
-_HUB = re.compile(r"^(?P<repository>[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)[/:](?P<path>[^\0]+)$")
+_HUB = re.compile(
+    r"^(?P<datasets>datasets/)?(?!datasets/|spaces/)(?P<repository>[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)"
+    r"[/:](?P<path>[^\0]*?[^\0/])(?:@(?P<revision>[^\0@]+))?$"
+)
+_URL = re.compile(r"^(?P<url>https://[^\0\s#]+)#sha256=(?P<sha256>[0-9a-f]{64})$")
+_USER = re.compile(r"^https://[^/?#]*@")
 
 
 class FileSource(Base, frozen=True, kw_only=True, tag_field="kind", tag="file"):
-    """A path, relative to the folder of the spec."""
+    """A path, relative to the folder of the project."""
 
     path: str
 
@@ -30,16 +37,21 @@ class WheelSource(Base, frozen=True, kw_only=True, tag_field="kind", tag="wheel"
 
 
 class HubSource(Base, frozen=True, kw_only=True, tag_field="kind", tag="hub"):
-    """A file of a repository on the Hub, or a quant's name in it."""
+    """A file of a repository on the Hub, or a quant's name or a pattern in it."""
 
     repository: str
     path: str
+    revision: str = ""
+    """What follows the last ``@``: a branch, tag or commit; empty where nothing is said."""
+    repository_kind: Literal["model", "dataset"] = "model"
 
 
 class UrlSource(Base, frozen=True, kw_only=True, tag_field="kind", tag="url"):
     """A file behind an https address."""
 
     url: str
+    """Without the fragment that brings the digest."""
+    sha256: Digest
 
 
 Source = FileSource | WheelSource | HubSource | UrlSource
@@ -52,19 +64,48 @@ def parse_source(text: str) -> Source:
         InputError: It names none of the four kinds, or is not in the form of its kind.
     """
     kind, _, rest = text.partition(":")
-    wheel, hub = _WHEEL.match(rest), _HUB.match(rest)
+    wheel, hub, url = _WHEEL.match(rest), _HUB.match(rest), _URL.match(rest)
     if kind == "file" and rest and "\0" not in rest:
         return FileSource(path=rest)
     if kind == "wheel" and wheel:
         return WheelSource(package=wheel["package"], member=wheel["member"])
-    if kind == "hub" and hub:
-        return HubSource(repository=hub["repository"], path=hub["path"])
-    if kind == "url" and rest.startswith("https://"):
-        return UrlSource(url=rest)
+    if kind == "hub" and hub and not rest.endswith("@"):
+        return HubSource(
+            repository=hub["repository"],
+            path=hub["path"],
+            revision=hub["revision"] or "",
+            repository_kind="dataset" if hub["datasets"] else "model",
+        )
+    if kind == "url" and _USER.match(rest):
+        # Not shown: it holds a password.
+        raise InputError("an address with a user or a password in it is no source", hint="name it without")
+    if kind == "url" and url:
+        return UrlSource(url=url["url"], sha256=f"sha256:{url['sha256']}")
     raise InputError(
         f"got `{for_message(text)}`, expected file:PATH, wheel:NAME==VERSION/MEMBER, "
-        "hub:OWNER/REPO/FILE or url:https://…"
+        "hub:OWNER/REPO/FILE or url:https://…#sha256=…"
     )
+
+
+def at_revision(text: str, revision: str) -> str:
+    """The source as a lock names it: with the revision that is asked for, where it is one of the Hub.
+
+    Args:
+        text: As written in the spec.
+        revision: What the spec says beside it; ``main`` says nothing, where the source itself names one.
+
+    Raises:
+        InputError: Source and ``revision`` name two different ones.
+    """
+    match parse_source(text):
+        case HubSource(revision=""):
+            return f"{text}@{revision}"
+        case HubSource(revision=own) if revision not in ("main", own):
+            raise InputError(
+                f"got the revisions `{for_message(own)}` and `{for_message(revision)}`, expected one"
+            ).within("revision")
+        case _:
+            return text
 
 
 def file_name(source: Source) -> str:

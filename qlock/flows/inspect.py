@@ -73,19 +73,18 @@ class Inspection(Base, frozen=True, kw_only=True):
         return all(self.parts.values())
 
 
-def inspect(world: World, hub: Hub, sources: tuple[str, ...]) -> Inspection:
+def inspect(world: World, sources: tuple[str, ...]) -> Inspection:
     """One model, or what the second one has otherwise than the first.
 
     Args:
         world: The effects.
-        hub: Asked for ``hub:`` sources alone.
         sources: One or two: a path, or a source as in a spec; ``hub:…@REVISION`` names another revision than main.
 
     Raises:
         InputError: A source or a file is not what it should be.
         AbsentError: It is not there.
     """
-    found = [_opened(world, hub, source) for source in sources]
+    found = [_opened(world, source) for source in sources]
     (a, headers_a), *rest = found
     if not rest:
         return Inspection(a=a, parts={}, template_difference=())
@@ -124,7 +123,7 @@ def template_difference(a: str, b: str) -> tuple[str, ...]:
     return tuple(_moved(line, first) for line in diff)
 
 
-def _opened(world: World, hub: Hub, text: str) -> tuple[Side, tuple[Header, ...]]:
+def _opened(world: World, text: str) -> tuple[Side, tuple[Header, ...]]:
     source = parse_source(text if text.startswith(_KINDS) else f"file:{text}")
     match source:
         case FileSource(path=path):
@@ -132,7 +131,7 @@ def _opened(world: World, hub: Hub, text: str) -> tuple[Side, tuple[Header, ...]
         case WheelSource(package=package, member=member):
             return _local(world, text, world.wheels.member(f"{package}/{member}"))
         case HubSource():
-            return _remote(hub, text, source)
+            return _remote(world.hub, text, source)
         case UrlSource():
             raise InputError(
                 f"got `{for_message(text)}`, expected a path, or a wheel: or hub: source",
@@ -151,10 +150,9 @@ def _local(world: World, source: str, path: Path) -> tuple[Side, tuple[Header, .
 
 
 def _remote(hub: Hub, text: str, source: HubSource) -> tuple[Side, tuple[Header, ...]]:
-    wanted, _, revision = source.path.partition("@")
-    listing = hub.listing(source.repository, revision or "main")
+    listing = hub.listing(source.repository, source.revision or "main", kind=source.repository_kind)
     by_path = {file.path: file for file in listing.files}
-    files = [by_path[path] for path in choose(tuple(by_path), wanted, repository=source.repository)]
+    files = [by_path[path] for path in choose(tuple(by_path), source.path, repository=source.repository)]
     headers = headers_at(hub, [(listing.snapshot, file) for file in files])
     seen = tuple(SeenFile(name=file.path, size_bytes=file.size_bytes, sha256=file.sha256) for file in files)
     return _side(text, listing.snapshot.commit, seen, headers), headers

@@ -329,3 +329,5 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     cwd: Path
     cache_folder: Path
     """Where qlock may keep what can be computed again; not made until something is kept there."""
+    hub: Hub
+    remote: Remote

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from qlock.errors import AbsentError
 from qlock.world import clock, digests, files, folder, host, journal, maps, nvml, wheel
+from qlock.world.hub import open_hub
 from qlock.world.interface import World
+from qlock.world.remote import RealRemote
 
 
-def real_world() -> World:
+def real_world(announce: Callable[[str], None] = lambda _: None) -> World:
     """The world as it is now: this machine, this folder, these environment variables.
+
+    Args:
+        announce: Told, in one line each, when a server is waited for.
 
     Raises:
         AbsentError: The current folder has been removed.
@@ -25,6 +30,7 @@ def real_world() -> World:
         raise AbsentError(
             "the current folder is not there any more", hint="change to a folder that is"
         ) from error
+    cache = cache_folder(environment)
     return World(
         clock=clock,
         files=files,
@@ -35,9 +41,11 @@ def real_world() -> World:
         host=host,
         nvml=nvml,
         wheels=wheel,
+        hub=open_hub(environment, clock=clock, announce=announce),
+        remote=RealRemote(environment, folder=cache / "url", clock=clock, announce=announce),
         environment=environment,
         cwd=cwd,
-        cache_folder=cache_folder(environment),
+        cache_folder=cache,
     )
 
 

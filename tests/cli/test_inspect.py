@@ -13,10 +13,9 @@ from tests.fakes.project import Project, tiny_gguf
 
 
 @pytest.fixture
-def stub(project: Project, tmp_path: Path) -> Iterator[FakeHub]:
+def stub(project: Project) -> Iterator[FakeHub]:
     with served() as hub:
-        home = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf"), "HOME": str(tmp_path)}
-        project.change_world(environment=home)
+        project.connect(hub)
         yield hub
 
 
@@ -127,12 +126,12 @@ def test_offline_asks_nobody(stub: FakeHub, typed: Type) -> None:
     assert stub.seen == []
 
 
-def test_a_wait_for_the_hub_is_said(stub: FakeHub, typed: Type) -> None:
+def test_a_wait_for_the_hub_is_said(project: Project, stub: FakeHub, typed: Type) -> None:
     stub.trouble.always = (429, {"Retry_After": "5"})
     said = typed("inspect", "hub:o/m:Q4_0")
     assert said.code == 8
+    assert project.told == ["the Hub: too many requests (429); waiting 5 s"] * 3
     assert said.talk == [
-        *["note: the Hub: too many requests (429); waiting 5 s"] * 3,
         "error: the Hub did not answer in 4 tries: too many requests (429)",
         "hint: run it again later",
     ]

@@ -18,10 +18,12 @@ from qlock.cli.shown import (
     finding_rows,
     offline,
     readable,
+    real_means,
     short_path,
     whole_path,
 )
 from qlock.core.verify import Finding
+from tests.fakes.hub import served
 from tests.fakes.world import fake_world
 
 
@@ -161,3 +163,15 @@ def test_offline_leaves_the_rest_of_the_environment(tmp_path: Path) -> None:
     world = msgspec.structs.replace(fake_world(tmp_path), environment={"PATH": "/bin"})
     assert offline(world).environment == {"PATH": "/bin", "HF_HUB_OFFLINE": "1"}
     assert world.environment == {"PATH": "/bin"}
+
+
+def test_waiting_for_a_server_is_said_by_the_real_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        monkeypatch.setenv("HF_HOME", str(tmp_path))
+        hub.trouble.answers = [(429, {"Retry_After": "0"})]
+        hub.repository("o/m").commit({"README.md": b"# M"})
+        real_means().world().hub.commit_of("o/m", "main")
+    assert capsys.readouterr().err == "note: the Hub: too many requests (429); waiting 0 s\n"

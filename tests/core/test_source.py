@@ -10,6 +10,7 @@ from qlock.core.source import (
     Source,
     UrlSource,
     WheelSource,
+    at_revision,
     file_name,
     parse_source,
 )
@@ -25,7 +26,26 @@ from qlock.errors import InputError
         ("wheel:llm-x==0.1.2/pkg/m.gguf", WheelSource(package="llm-x==0.1.2", member="pkg/m.gguf"), "m.gguf"),
         ("hub:owner/repo/dir/m.gguf", HubSource(repository="owner/repo", path="dir/m.gguf"), "m.gguf"),
         ("hub:owner/repo:Q4_K_M", HubSource(repository="owner/repo", path="Q4_K_M"), "Q4_K_M"),
-        ("url:https://example.org/m.gguf?x=1", UrlSource(url="https://example.org/m.gguf?x=1"), "m.gguf"),
+        (
+            "hub:owner/repo/dir/m.gguf@v1.0",
+            HubSource(repository="owner/repo", path="dir/m.gguf", revision="v1.0"),
+            "m.gguf",
+        ),
+        (
+            "hub:owner/repo/odd@name.gguf@refs/pr/1",
+            HubSource(repository="owner/repo", path="odd@name.gguf", revision="refs/pr/1"),
+            "odd@name.gguf",
+        ),
+        (
+            "hub:datasets/owner/repo/data/test.jsonl",
+            HubSource(repository="owner/repo", path="data/test.jsonl", repository_kind="dataset"),
+            "test.jsonl",
+        ),
+        (
+            f"url:https://example.org/m.gguf?x=1#sha256={'0' * 64}",
+            UrlSource(url="https://example.org/m.gguf?x=1", sha256=f"sha256:{'0' * 64}"),
+            "m.gguf",
+        ),
     ],
 )
 def test_each_kind_of_source_is_read(text: str, source: Source, name: str) -> None:
@@ -45,7 +65,14 @@ def test_each_kind_of_source_is_read(text: str, source: Source, name: str) -> No
         "wheel:llm-x==1.0/",
         "hub:owner",
         "hub:owner/repo/",
+        "hub:owner/repo/m.gguf@",
+        "hub:datasets/owner/repo",
+        "hub:datasets/repo:Q4_0",
+        "hub:spaces/owner/repo/m.gguf",
         "url:http://example.org/m.gguf",
+        "url:https://example.org/m.gguf",
+        f"url:http://example.org/m.gguf#sha256={'0' * 64}",
+        "url:https://example.org/m.gguf#sha256=00",
         "FILE:x",
     ],
 )
@@ -54,8 +81,26 @@ def test_what_is_none_of_them_is_refused(text: str) -> None:
         parse_source(text)
     shown = text.replace("\0", "\\x00")
     assert str(caught.value) == (
-        f"got `{shown}`, expected file:PATH, wheel:NAME==VERSION/MEMBER, hub:OWNER/REPO/FILE or url:https://…"
+        f"got `{shown}`, expected file:PATH, wheel:NAME==VERSION/MEMBER, hub:OWNER/REPO/FILE or "
+        "url:https://…#sha256=…"
     )
+
+
+def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_source("url:https://me:secret@example.org/m.gguf")
+    assert str(caught.value) == "an address with a user or a password in it is no source"
+
+
+def test_a_source_on_the_hub_stands_with_its_revision_in_a_lock() -> None:
+    assert at_revision("hub:o/r:Q4_0", "main") == "hub:o/r:Q4_0@main"
+    assert at_revision("hub:o/r:Q4_0", "v1") == "hub:o/r:Q4_0@v1"
+    assert at_revision("hub:o/r:Q4_0@v1", "main") == "hub:o/r:Q4_0@v1"
+    assert at_revision("hub:o/r:Q4_0@v1", "v1") == "hub:o/r:Q4_0@v1"
+    assert at_revision("file:m@v.gguf", "main") == "file:m@v.gguf"
+    with pytest.raises(InputError) as caught:
+        at_revision("hub:o/r:Q4_0@v1", "v2")
+    assert str(caught.value) == "revision: got the revisions `v1` and `v2`, expected one"
 
 
 @given(

@@ -21,9 +21,12 @@ from qlock.flows.resolve import Resolved
 from qlock.flows.run import Ran
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.run_point import Progress
+from qlock.world.hub import open_hub
 from qlock.world.interface import World
+from qlock.world.remote import RealRemote
 from tests.broken.make_gguf import F32, STRING, U32, array, gguf, kv, tensor
 from tests.fakes.engine import Script
+from tests.fakes.hub import FakeHub
 from tests.fakes.world import CPU, fake_world
 
 TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]"
@@ -113,6 +116,8 @@ class Project:
         self.script = Script(place / "engine")
         self.models = {"A": "file:models/a.gguf", "B": "file:models/b.gguf"}
         self.progress: list[Progress] = []
+        self.told: list[str] = []
+        """What the Hub and plain addresses announced."""
         self.write("models/a.gguf", tiny_gguf(1))
         self.write("models/b.gguf", tiny_gguf(2))
         self.write("tasks/digits.jsonl", items_jsonl(items))
@@ -162,6 +167,19 @@ class Project:
     def change_world(self, **parts: Any) -> None:
         """Put other parts into the world."""
         self.world = msgspec.structs.replace(self.world, **parts)
+
+    def connect(self, hub: FakeHub, **environment: str) -> None:
+        """Let the world ask this Hub, and keep what it fetches beside the project."""
+        place = self.path.parent
+        variables = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(place / "hf"), "HOME": str(place)}
+        variables |= environment
+        clock, announce = self.world.clock, self.told.append
+        folder = self.world.cache_folder / "url"
+        self.change_world(
+            environment=variables,
+            hub=open_hub(variables, clock=clock, announce=announce),
+            remote=RealRemote(variables, folder=folder, clock=clock, announce=announce),
+        )
 
 
 def sealed(project: Project) -> Ran:

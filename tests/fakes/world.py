@@ -15,7 +15,9 @@ import msgspec
 from qlock.core.facts import Device, EngineFile, Gpu
 from qlock.errors import AbsentError
 from qlock.world import digests, files, folder, journal, maps
+from qlock.world.hub import open_hub
 from qlock.world.interface import FileDigest, GpuSeen, MappedFile, Memory, Missing, Surroundings, World
+from qlock.world.remote import RealRemote
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -40,7 +42,10 @@ L4 = Gpu(
     pci_device_id="10de:27b8",
     memory_bytes=24_152_899_584,
     compute_capability="8.9",
+    sm_count=58,
     mig_profile="",
+    ecc=True,
+    cuda_version="12.4",
     power_limit_mw=72_000,
 )
 NO_DRIVER = Missing(why="the NVML library of the NVIDIA driver is not installed")
@@ -109,7 +114,14 @@ def seen(*cards: Gpu, driver_version: str = "550.54.15") -> tuple[GpuSeen, ...]:
         GpuSeen(
             index=index,
             gpu=card,
+            untold={
+                name: "the card does not tell it"
+                for name in card.__struct_fields__
+                if getattr(card, name) is msgspec.UNSET
+            },
             uuid=f"GPU-00000000-0000-0000-0000-{index:012x}",
+            card_uuid=f"GPU-00000000-0000-0000-0000-{index:012x}",
+            instance="",
             pci_bus_id=f"00000000:{index + 1:02X}:00.0",
             driver_version=driver_version,
         )
@@ -152,13 +164,15 @@ class ScriptedWheels:
 
 
 def fake_world(place: Path) -> World:
-    """A world in the folder ``place``: work in ``place/work``, cache in ``place/cache``, no environment, no GPU.
+    """A world in the folder ``place``: work in ``place/work``, caches in ``place``, no environment, no GPU, no network.
 
     Change parts of it with ``msgspec.structs.replace(world, nvml=ScriptedNvml(seen(L4)))``.
     """
     (place / "work").mkdir(parents=True, exist_ok=True)
+    clock = SetClock()
+    no_network = {"HF_HOME": str(place / "hf"), "HOME": str(place), "HF_HUB_OFFLINE": "1"}
     return World(
-        clock=SetClock(),
+        clock=clock,
         files=files,
         digests=digests,
         journals=journal,
@@ -167,6 +181,8 @@ def fake_world(place: Path) -> World:
         host=FixedHost(),
         nvml=ScriptedNvml(),
         wheels=ScriptedWheels(),
+        hub=open_hub(no_network, clock=clock),
+        remote=RealRemote(no_network, folder=place / "cache" / "qlock" / "url", clock=clock),
         environment={},
         cwd=place / "work",
         cache_folder=place / "cache" / "qlock",

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from msgspec import UNSET
 
 from qlock.errors import AbsentError, InputError
 from qlock.flows.inspect import MOST_LINES, Inspection, inspect, template_difference
-from qlock.world.hub import RealHub, open_hub
+from qlock.world.hub import open_hub
 from qlock.world.interface import World
 from tests.broken.make_gguf import F32, STRING, array, gguf, kv, tensor
 from tests.fakes.hub import FakeHub, served
@@ -43,32 +44,28 @@ def model(
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return fake_world(tmp_path)
-
-
-@pytest.fixture
 def stub() -> Iterator[FakeHub]:
     with served() as hub:
         yield hub
 
 
 @pytest.fixture
-def hub(stub: FakeHub) -> RealHub:
-    return open_hub({"HF_ENDPOINT": stub.endpoint, "HOME": "/nowhere"}, clock=SetClock())
+def world(tmp_path: Path, stub: FakeHub) -> World:
+    hub = open_hub({"HF_ENDPOINT": stub.endpoint, "HOME": "/nowhere"}, clock=SetClock())
+    return msgspec.structs.replace(fake_world(tmp_path), hub=hub)
 
 
-def seen(world: World, hub: RealHub, *files: bytes) -> Inspection:
+def seen(world: World, *files: bytes) -> Inspection:
     names = []
     for number, data in enumerate(files):
         (world.cwd / f"{number}.gguf").write_bytes(data)
         names.append(f"{number}.gguf")
-    return inspect(world, hub, tuple(names))
+    return inspect(world, tuple(names))
 
 
-def test_one_local_model(world: World, hub: RealHub, stub: FakeHub) -> None:
+def test_one_local_model(world: World, stub: FakeHub) -> None:
     data = model()
-    found = seen(world, hub, data)
+    found = seen(world, data)
     assert (found.b, found.difference, found.parts, found.template_difference) == (UNSET, UNSET, {}, ())
     assert (found.a.source, found.a.commit, found.a.tensors) == ("0.gguf", "", 2)
     assert [(file.name, file.size_bytes, file.sha256) for file in found.a.file] == [
@@ -93,16 +90,14 @@ def test_one_local_model(world: World, hub: RealHub, stub: FakeHub) -> None:
         (model(kind=24), ["recipe"]),
     ],
 )
-def test_two_models_differ_in_what_was_changed(
-    world: World, hub: RealHub, other: bytes, differing: list[str]
-) -> None:
-    found = seen(world, hub, model(), other)
+def test_two_models_differ_in_what_was_changed(world: World, other: bytes, differing: list[str]) -> None:
+    found = seen(world, model(), other)
     assert [part for part, is_same in found.parts.items() if not is_same] == differing
     assert found.is_same is (not differing)
 
 
-def test_the_recipe_difference_is_by_tensor_and_the_templates_by_line(world: World, hub: RealHub) -> None:
-    found = seen(world, hub, model(), model(kind=24, template=TEMPLATE.replace("m.content", "m['content']")))
+def test_the_recipe_difference_is_by_tensor_and_the_templates_by_line(world: World) -> None:
+    found = seen(world, model(), model(kind=24, template=TEMPLATE.replace("m.content", "m['content']")))
     assert found.difference is not UNSET
     assert found.difference.sentence() == "1 of 2 tensors has another type"
     assert [(change.tensor, change.type_a, change.type_b) for change in found.difference.changed] == [
@@ -119,12 +114,12 @@ def test_the_recipe_difference_is_by_tensor_and_the_templates_by_line(world: Wor
     )
 
 
-def test_a_model_on_the_hub_before_and_after_a_reupload(world: World, hub: RealHub, stub: FakeHub) -> None:
+def test_a_model_on_the_hub_before_and_after_a_reupload(world: World, stub: FakeHub) -> None:
     old, new = model(), model(template=TEMPLATE + "fixed")
     padded = [data + bytes(1_000) for data in (old, new)]
     before = stub.repository("o/m").commit({"m-Q4_K_M.gguf": padded[0], "mmproj-F16.gguf": bytes(2_000)})
     after = stub.repository("o/m").commit({"m-Q4_K_M.gguf": padded[1]}, "Fix template")
-    found = inspect(world, hub, (f"hub:o/m:Q4_K_M@{before}", "hub:o/m/m-Q4_K_M.gguf"))
+    found = inspect(world, (f"hub:o/m:Q4_K_M@{before}", "hub:o/m/m-Q4_K_M.gguf"))
     assert found.b is not UNSET
     assert (found.a.commit, found.b.commit) == (before, after)
     assert found.a.file[0].sha256 == f"sha256:{hashlib.sha256(padded[0]).hexdigest()}"
@@ -144,16 +139,20 @@ def test_a_model_on_the_hub_before_and_after_a_reupload(world: World, hub: RealH
         ("wheel:none==1/x.gguf", "package `none` is not installed"),
     ],
 )
-def test_what_is_not_there_is_named(world: World, hub: RealHub, source: str, message: str) -> None:
+def test_what_is_not_there_is_named(world: World, source: str, message: str) -> None:
     with pytest.raises(AbsentError) as caught:
-        inspect(world, hub, (source,))
+        inspect(world, (source,))
     assert caught.value.message == message.format(cwd=world.cwd)
 
 
-def test_a_url_is_refused(world: World, hub: RealHub) -> None:
+def test_a_url_is_refused(world: World) -> None:
     with pytest.raises(InputError) as caught:
-        inspect(world, hub, ("url:https://x/m.gguf",))
-    assert caught.value.message == "got `url:https://x/m.gguf`, expected a path, or a wheel: or hub: source"
+        inspect(world, (f"url:https://x/m.gguf#sha256={64 * '0'}",))
+    zeros = 64 * "0"
+    assert (
+        caught.value.message
+        == f"got `url:https://x/m.gguf#sha256={zeros}`, expected a path, or a wheel: or hub: source"
+    )
 
 
 def test_a_difference_far_into_a_template_keeps_its_line_numbers() -> None:

@@ -10,10 +10,13 @@ At most 8 are under way at once.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 import qlock
 from qlock.core.escape import for_message
@@ -44,27 +47,31 @@ class RealHub:
     """A ``Hub`` over the network.
 
     Args:
-        account: Where and who.
+        find_account: Says where and who; asked when first needed, since most verbs never ask the Hub.
         clock: For waiting.
         announce: Told about each wait for a busy server, in one line.
     """
 
-    def __init__(self, account: Account, *, clock: Clock, announce: Callable[[str], None]) -> None:
-        self._account = account
+    def __init__(
+        self, find_account: Callable[[], Account], *, clock: Clock, announce: Callable[[str], None]
+    ) -> None:
+        self._find_account = find_account
         self._clock = clock
         self._announce = announce
         self._patience = Patience(clock, announce)
         self._connections = threading.BoundedSemaphore(CONNECTIONS)
 
+    @functools.cached_property
+    def _account(self) -> Account:
+        return self._find_account()
+
     def offline(self) -> RealHub:
         """The same, except that it makes no request."""
-        account = Account(
-            endpoint=self._account.endpoint,
-            cache=self._account.cache,
-            token=self._account.token,
-            is_offline=True,
+        return RealHub(
+            lambda: msgspec.structs.replace(self._account, is_offline=True),
+            clock=self._clock,
+            announce=self._announce,
         )
-        return RealHub(account, clock=self._clock, announce=self._announce)
 
     def commit_of(self, repository: str, revision: str, *, kind: RepositoryKind = "model") -> str:
         """The commit that a branch, tag or commit names now.
@@ -315,11 +322,10 @@ def open_hub(
 ) -> RealHub:
     """The Hub that these environment variables name.
 
-    Raises:
-        InputError: ``HF_ENDPOINT`` is no address.
-        AbsentError: The token file cannot be read.
+    Whatever is wrong with them is said when the Hub is first needed: an ``InputError`` where ``HF_ENDPOINT`` is no
+    address, an ``AbsentError`` where the token file cannot be read.
     """
-    return RealHub(account_of(environment), clock=clock, announce=announce)
+    return RealHub(lambda: account_of(environment), clock=clock, announce=announce)
 
 
 def _asked_of(snapshot: Snapshot, path: str) -> Asked:
