@@ -18,6 +18,8 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.fakes.nvml import built
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # A slow machine is no counter-example: neither deadlines nor the health check about speed.
@@ -113,6 +115,12 @@ def smollm2_q4_k_m(llama_bin: Path, smollm2_f16: Path) -> Path:
 def smollm2_q2_k(llama_bin: Path, smollm2_f16: Path) -> Path:
     """The F16 file in Q2_K."""
     return quantized(llama_bin, smollm2_f16, "Q2_K")
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a `libnvidia-ml.so.1` that answers from a script (`tests/fakes/nvml_stub.c`)."""
+    return built(tmp_path_factory.mktemp("nvml"))
 
 
 def quantized(llama_bin: Path, source: Path, quant: str) -> Path:

@@ -58,11 +58,21 @@ class Gpu(Base, frozen=True, kw_only=True):
     """One card, without anything that belongs to one copy of it (UUID, serial)."""
 
     gpu_name: str
+    """The whole card's, as its driver writes it: ``NVIDIA A100-SXM4-40GB``."""
     pci_device_id: str
-    memory_bytes: Count
+    """Maker and model, as ``lspci`` writes them: ``10de:20b0``. NVIDIA gives PCIe and SXM cards other ones."""
+    memory_bytes: Count | UnsetType = UNSET
+    """Of the slice, where it is one. Unset where memory is shared with the CPU and the driver tells none."""
     compute_capability: str
+    """``8.0``; of AMD's cards the target, ``gfx90a``."""
+    sm_count: Positive | UnsetType = UNSET
+    """Multiprocessors (AMD: compute units) of the card or slice; llama.cpp cuts its work up by their number."""
     mig_profile: str
-    power_limit_mw: Annotated[Count, _TIMING]
+    """``1g.5gb``, of AMD's cards the partition (``DPX/NPS1``); empty for the whole card."""
+    ecc: bool | UnsetType = UNSET
+    cuda_version: str | UnsetType = UNSET
+    """The newest that the driver offers; unset without NVIDIA's driver."""
+    power_limit_mw: Annotated[Count, _TIMING] | UnsetType = UNSET
 
 
 class Device(Base, frozen=True, kw_only=True):

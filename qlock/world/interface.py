@@ -95,9 +95,16 @@ class GpuSeen(Base, frozen=True, kw_only=True):
     """One card, or one MIG slice of a card, as the driver shows it."""
 
     index: Count
-    """NVML's number of the card. NOTE: not CUDA's, which ``CUDA_VISIBLE_DEVICES`` rearranges."""
+    """The driver's number of the card. NOTE: not CUDA's, which ``CUDA_VISIBLE_DEVICES`` rearranges."""
     gpu: Gpu | Missing
+    untold: dict[str, str]
+    """Why, for each field of ``gpu`` that is unset."""
     uuid: str
+    """Of the slice, where it is one; empty where the card tells none."""
+    card_uuid: str
+    """Of the whole card."""
+    instance: str
+    """``GPU INSTANCE/COMPUTE INSTANCE`` of a MIG slice; empty for a whole card."""
     pci_bus_id: str
     driver_version: str
 

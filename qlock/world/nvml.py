@@ -1,33 +1,56 @@
 """NVIDIA's cards, through NVML. The only module that imports ``pynvml``, and only when it is asked.
 
-Lives here: which cards this process may see, and what each is. Does not live here: power and energy over time,
-whether a card is the locked one (``core.verify``).
+Lives here: which cards this process may see, what each is, and how much energy one has used. Does not live here:
+energy between two moments (``core.energy``), which cards are meant (``flows.device``), whether a card is the locked
+one (``core.verify``).
 
 Three outcomes are kept apart: cards were seen; there is nothing to ask (``Missing``: no library, no driver); the
-driver is there and an answer failed (``AbsentError``). What a card does not support is ``Missing`` with the
-reason, never 0.
+driver is there and an answer failed (``AbsentError``). What a card does not tell is left unset, with the reason
+beside it, never 0. A card that control groups or permissions keep from this process is no card.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
+from msgspec import UNSET
+
+from qlock.core.energy import NOT_AVAILABLE_MJ
 from qlock.core.facts import Gpu
 from qlock.errors import AbsentError
 from qlock.world.interface import GpuSeen, Missing
 
+T = TypeVar("T")
+
+_NO_PERMISSION = "NVMLError_NoPermission"
 _NO_DRIVER = {
     "NVMLError_LibraryNotFound": "the NVML library of the NVIDIA driver is not installed",
     "NVMLError_DriverNotLoaded": "the NVIDIA driver is not loaded",
-    "NVMLError_NoPermission": "the NVIDIA driver may not be used by this user",
+    _NO_PERMISSION: "the NVIDIA driver may not be used by this user",
 }
-_UNSUPPORTED = ("NVMLError_NotSupported", "NVMLError_FunctionNotFound")
+_UNTOLD = {
+    "NVMLError_NotSupported": "the card does not tell it",
+    "NVMLError_FunctionNotFound": "the driver is too old to tell it",
+    _NO_PERMISSION: "the driver does not tell it to this user",
+}
 _NO_SUCH = ("NVMLError_NotFound", "NVMLError_InvalidArgument")
 _MIG = " MIG "
 """Stands between the name of a card and the profile in the name of a slice (``NVIDIA A100 MIG 1g.5gb``)."""
+_CORES_OF_SM = {
+    (3, 0): 192, (3, 5): 192, (3, 7): 192,
+    (5, 0): 128, (5, 2): 128, (5, 3): 128,
+    (6, 0): 64, (6, 1): 128, (6, 2): 128,
+    (7, 0): 64, (7, 2): 64, (7, 5): 64,
+    (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128,
+    (9, 0): 128,
+    (10, 0): 128, (10, 3): 128, (12, 0): 128, (12, 1): 128,
+}  # fmt: skip
+"""CUDA cores of one multiprocessor, by compute capability: NVML counts cores alone, except for slices.
+Source: CUDA Programming Guide, "Compute Capabilities"."""
 
 
 def gpus(*, nvml: ModuleType | None = None) -> tuple[GpuSeen, ...] | Missing:
@@ -37,11 +60,41 @@ def gpus(*, nvml: ModuleType | None = None) -> tuple[GpuSeen, ...] | Missing:
         nvml: Stands in for ``pynvml`` in tests.
 
     Returns:
-        ``Missing`` when there is no driver to ask; an empty tuple when it knows no card.
+        ``Missing`` when there is no driver to ask, or none of its cards may be used; an empty tuple when it knows
+        no card.
 
     Raises:
         AbsentError: The driver is there and a question about a card failed.
     """
+    return _asking(_cards, nvml)
+
+
+def energy_mj(uuid: str, *, nvml: ModuleType | None = None) -> int | Missing:
+    """Millijoules that a card has used since its driver was loaded; a slice of a card tells none.
+
+    Args:
+        uuid: Of the card.
+        nvml: Stands in for ``pynvml`` in tests.
+
+    Raises:
+        AbsentError: The driver is there, and the card is not or did not answer.
+    """
+
+    def counter(driver: _Driver) -> int | Missing:
+        whom = f"GPU `{uuid}`"
+        card = driver.ask(whom, "nvmlDeviceGetHandleByUUID", uuid)
+        told = driver.tell(whom, "nvmlDeviceGetTotalEnergyConsumption", card)
+        match told:
+            case Missing() | int() if told != NOT_AVAILABLE_MJ:
+                return told
+            case _:
+                return Missing(why=_UNTOLD["NVMLError_NotSupported"])
+
+    return _asking(counter, nvml)
+
+
+def _asking(question: Callable[[_Driver], T | Missing], nvml: ModuleType | None) -> T | Missing:
+    """The answer of a driver that is started and let go again."""
     if nvml is None:
         try:
             nvml = importlib.import_module("pynvml")
@@ -52,9 +105,7 @@ def gpus(*, nvml: ModuleType | None = None) -> tuple[GpuSeen, ...] | Missing:
     if why:
         return Missing(why=why)
     try:
-        version = driver.text("the driver", "nvmlSystemGetDriverVersion")
-        count = driver.ask("the driver", "nvmlDeviceGetCount")
-        return tuple(seen for index in range(count) for seen in _card(driver, index, version))
+        return question(driver)
     finally:
         driver.stop()
 
@@ -81,15 +132,15 @@ class _Driver:
         with contextlib.suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
 
-    def ask_or_missing(self, whom: str, function: str, *handle: object) -> Any:
-        """The answer; ``None`` when this card, driver or package does not have the question."""
+    def tell(self, whom: str, function: str, *handle: object) -> Any:
+        """The answer; ``Missing`` when this card, driver, package or user does not have the question."""
         try:
             return getattr(self._nvml, function)(*handle)
         except AttributeError:
-            return None
+            return Missing(why="the package `nvidia-ml-py` is too old to ask for it")
         except self._nvml.NVMLError as error:
-            if type(error).__name__ in _UNSUPPORTED:
-                return None
+            if type(error).__name__ in _UNTOLD:
+                return Missing(why=_UNTOLD[type(error).__name__])
             raise AbsentError(
                 f"{whom} does not answer `{function}`: {_words(error)}",
                 hint="look at the GPU with `nvidia-smi`",
@@ -97,14 +148,29 @@ class _Driver:
 
     def ask(self, whom: str, function: str, *handle: object) -> Any:
         """The answer, where a driver without one is of no use."""
-        answer = self.ask_or_missing(whom, function, *handle)
-        if answer is None:
-            raise AbsentError(f"{whom} does not support `{function}`")
-        return answer
+        answer = self.tell(whom, function, *handle)
+        match answer:
+            case Missing(why=why):
+                raise AbsentError(f"{whom} does not answer `{function}`: {why}")
+            case _:
+                return answer
 
     def text(self, whom: str, function: str, *handle: object) -> str:
         """An answer in words."""
         return _text(self.ask(whom, function, *handle))
+
+    def card(self, index: int) -> object | None:
+        """The handle of a card; ``None`` when it is kept from this process."""
+        try:
+            handle: object = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        except self._nvml.NVMLError as error:
+            if type(error).__name__ == _NO_PERMISSION:
+                return None
+            raise AbsentError(
+                f"GPU `{index}` does not answer `nvmlDeviceGetHandleByIndex`: {_words(error)}",
+                hint="look at the GPU with `nvidia-smi`",
+            ) from error
+        return handle
 
     def slices(self, whom: str, card: object) -> list[object]:
         """Handles of a card's MIG slices."""
@@ -121,48 +187,125 @@ class _Driver:
         return found
 
 
-def _card(driver: _Driver, index: int, driver_version: str) -> list[GpuSeen]:
+def _cards(driver: _Driver) -> tuple[GpuSeen, ...] | Missing:
+    count = driver.ask("the driver", "nvmlDeviceGetCount")
+    seen: list[GpuSeen] = []
+    kept_away = 0
+    for index in range(count):
+        card = driver.card(index)
+        if card is None:
+            kept_away += 1
+        else:
+            seen += _card(driver, index, card)
+    if not seen and kept_away:
+        cards = "the only card" if kept_away == 1 else f"any of the {kept_away} cards"
+        return Missing(why=f"this process may not use {cards} (permissions, or a control group)")
+    return tuple(seen)
+
+
+def _card(driver: _Driver, index: int, card: object) -> list[GpuSeen]:
     """A card, or the slices of a card in MIG mode."""
     whom = f"GPU `{index}`"
-    card = driver.ask(whom, "nvmlDeviceGetHandleByIndex", index)
-    mode = driver.ask_or_missing(whom, "nvmlDeviceGetMigMode", card)
-    # The first of the two is the mode now, the second the one after the next reset.
-    handles = driver.slices(whom, card) if mode is not None and mode[0] else [card]
+    mode = driver.tell(whom, "nvmlDeviceGetMigMode", card)
+    match mode:
+        case Missing():
+            handles = [card]
+        case _:
+            # The first of the two is the mode now, the second the one after the next reset.
+            handles = driver.slices(whom, card) if mode[0] else [card]
+    return [_seen(driver, index, card, handle) for handle in handles]
+
+
+def _seen(driver: _Driver, index: int, card: object, part: object) -> GpuSeen:
+    """A card, or the slice of it that is meant (else the card again)."""
+    whom = f"GPU `{index}`"
     pci = driver.ask(whom, "nvmlDeviceGetPciInfo", card)
-    return [
-        GpuSeen(
-            index=index,
-            gpu=_gpu(driver, whom, (card, handle), pci.pciDeviceId),
-            uuid=driver.text(whom, "nvmlDeviceGetUUID", handle),
-            pci_bus_id=_text(pci.busId),
-            driver_version=driver_version,
-        )
-        for handle in handles
+    gpu, untold = _gpu(driver, whom, (card, part), pci.pciDeviceId)
+    return GpuSeen(
+        index=index,
+        gpu=gpu,
+        untold=untold,
+        uuid=driver.text(whom, "nvmlDeviceGetUUID", part),
+        card_uuid=driver.text(whom, "nvmlDeviceGetUUID", card),
+        instance="" if part is card else _instance(driver, whom, part),
+        pci_bus_id=_text(pci.busId),
+        driver_version=driver.text("the driver", "nvmlSystemGetDriverVersion"),
+    )
+
+
+def _instance(driver: _Driver, whom: str, part: object) -> str:
+    """The numbers by which older drivers name a slice."""
+    numbers = [
+        driver.ask(whom, function, part)
+        for function in ("nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId")
     ]
+    return "/".join(map(str, numbers))
 
 
-def _gpu(driver: _Driver, whom: str, handles: tuple[object, object], pci_id: int) -> Gpu | Missing:
-    """What a card, and the slice of it that is meant (else the card again), is."""
+def _gpu(
+    driver: _Driver, whom: str, handles: tuple[object, object], pci_id: int
+) -> tuple[Gpu | Missing, dict[str, str]]:
+    """What a card or slice is, and why for what it does not tell."""
     card, part = handles
-    memory = driver.ask_or_missing(whom, "nvmlDeviceGetMemoryInfo", part)
-    capability = driver.ask_or_missing(whom, "nvmlDeviceGetCudaComputeCapability", card)
-    power_limit_mw = driver.ask_or_missing(whom, "nvmlDeviceGetEnforcedPowerLimit", card)
-    for name, answer in (
-        ("memory", memory),
-        ("compute capability", capability),
-        ("power limit", power_limit_mw),
-    ):
-        if answer is None:
-            return Missing(why=f"{whom} does not tell its {name}")
-    return Gpu(
+    capability = driver.tell(whom, "nvmlDeviceGetCudaComputeCapability", card)
+    match capability:
+        case Missing(why=why):
+            return Missing(why=f"{whom} has no compute capability: {why}"), {}
+        case _:
+            pass
+    told = {
+        "memory_bytes": _of(driver.tell(whom, "nvmlDeviceGetMemoryInfo", part), lambda memory: memory.total),
+        "sm_count": _sm_count(driver, whom, handles, tuple(capability)),
+        "ecc": _of(driver.tell(whom, "nvmlDeviceGetEccMode", card), lambda modes: bool(modes[0])),
+        "cuda_version": _of(driver.tell(whom, "nvmlSystemGetCudaDriverVersion_v2"), _cuda_version),
+        "power_limit_mw": driver.tell(whom, "nvmlDeviceGetEnforcedPowerLimit", card),
+    }
+    untold = {name: answer.why for name, answer in told.items() if isinstance(answer, Missing)}
+    gpu = Gpu(
         gpu_name=driver.text(whom, "nvmlDeviceGetName", card),
         # NVML has the device's number in the upper half and the maker's in the lower one; lspci writes both.
         pci_device_id=f"{pci_id & 0xFFFF:04x}:{pci_id >> 16:04x}",
-        memory_bytes=memory.total,
         compute_capability=f"{capability[0]}.{capability[1]}",
         mig_profile="" if part is card else driver.text(whom, "nvmlDeviceGetName", part).rpartition(_MIG)[2],
-        power_limit_mw=power_limit_mw,
+        **{name: UNSET if name in untold else answer for name, answer in told.items()},
     )
+    return gpu, untold
+
+
+def _sm_count(
+    driver: _Driver, whom: str, handles: tuple[object, object], capability: tuple[int, ...]
+) -> int | Missing:
+    card, part = handles
+    if part is not card:
+        count: int | Missing = _of(
+            driver.tell(whom, "nvmlDeviceGetAttributes", part), lambda parts: parts.multiprocessorCount
+        )
+        return count
+    cores = driver.tell(whom, "nvmlDeviceGetNumGpuCores", card)
+    match cores, _CORES_OF_SM.get((capability[0], capability[1])):
+        case (Missing() as missing, _):
+            return missing
+        case (int(), int() as of_one) if cores and cores % of_one == 0:
+            return cores // of_one
+        case _:
+            return Missing(
+                why=f"no multiprocessors can be worked out from {cores} cores of compute capability "
+                f"{capability[0]}.{capability[1]}"
+            )
+
+
+def _of(answer: Any, part: Callable[[Any], Any]) -> Any:
+    """A part of an answer, where there is one."""
+    match answer:
+        case Missing():
+            return answer
+        case _:
+            return part(answer)
+
+
+def _cuda_version(number: int) -> str:
+    """``12.4`` out of 12040."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _text(answer: str | bytes) -> str:

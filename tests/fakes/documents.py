@@ -156,13 +156,16 @@ def a_gpu_device(**changes: Any) -> Device:
     """A machine with two cards."""
     card = Gpu(
         gpu_name="NVIDIA L4",
-        pci_device_id="0x27b810de",
+        pci_device_id="10de:27b8",
         memory_bytes=24_152_899_584,
         compute_capability="8.9",
+        sm_count=58,
         mig_profile="",
+        ecc=True,
+        cuda_version="12.4",
         power_limit_mw=72_000,
     )
-    device = a_device(name="gpu-l4-x2", kind="gpu", driver_version="550.54.15", gpu=(card, card))
+    device = a_device(name="gpu-nvidia-l4-x2", kind="gpu", driver_version="550.54.15", gpu=(card, card))
     return msgspec.structs.replace(device, **changes)
 
 
@@ -276,6 +279,7 @@ def a_suite(name: str = "orders", **changes: Any) -> SuitePin:
                 key="items",
                 name=f"{name}.jsonl",
                 requested=f"file:tasks/{name}.jsonl",
+                revision="",
                 size_bytes=4_096,
                 sha256=a_sha256(name),
                 blake3=a_digest(name),
