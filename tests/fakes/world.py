@@ -43,9 +43,6 @@ L4 = Gpu(
     memory_bytes=24_152_899_584,
     compute_capability="8.9",
     sm_count=58,
-    sm_count=58,
-    ecc=True,
-    cuda_version="12.4",
     mig_profile="",
     ecc=True,
     cuda_version="12.4",
@@ -114,14 +111,7 @@ class ScriptedNvml:
 def seen(*cards: Gpu, driver_version: str = "550.54.15") -> tuple[GpuSeen, ...]:
     """Cards in the places of one machine."""
     return tuple(
-            untold={
-                name: "the card does not tell it"
-                for name in card.__struct_fields__
-                if getattr(card, name) is msgspec.UNSET
-            },
         GpuSeen(
-            card_uuid=f"GPU-00000000-0000-0000-0000-{index:012x}",
-            instance="",
             index=index,
             gpu=card,
             untold={
