@@ -8,6 +8,7 @@ Does not live here: what a flip does to the score (``core.scores``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -32,8 +33,8 @@ from qlock.core.stats import CannotTell, Interval
 MOST_FLIPS = 50
 """So many flips of a suite are told in each direction."""
 
-TEXT_LIMIT = 240
-"""Characters of an answer beside a flip."""
+TEXT_LIMIT = 2_000
+"""Characters of an answer beside a flip; a report with less room shortens it further."""
 
 _MOST_SLICES = 8
 
@@ -47,6 +48,14 @@ class Quartiles(Base, frozen=True, kw_only=True, tag_field="kind", tag="quartile
     median: Count
     upper: Count
     most: Count
+
+
+class Bucket(Base, frozen=True, kw_only=True):
+    """How many answers part in a stretch of positions: 0, 1, 2 to 3, 4 to 7, and so on."""
+
+    first: Count
+    last: Count
+    answers: Count
 
 
 class Flip(Base, frozen=True, kw_only=True):
@@ -65,7 +74,7 @@ class Flip(Base, frozen=True, kw_only=True):
     parts_at: Count | CannotTell
     """First token that differs."""
     text_a: str
-    """What was written, shortened, with every control character written out."""
+    """What was written, shortened, with every control character but line feeds written out."""
     text_b: str
 
 
@@ -79,6 +88,8 @@ class Agreement(Base, frozen=True, kw_only=True, tag_field="kind", tag="agreemen
     equal_share: Interval | CannotTell
     parts_at: Quartiles | CannotTell
     """Over the answers that are not equal."""
+    bucket: tuple[Bucket, ...]
+    """The same answers by where they part, without a gap from the first stretch to the last that occurs."""
     worse: Count
     """Pairs whose mark is lower on side B."""
     better: Count
@@ -110,6 +121,7 @@ def agreement(matched: Sequence[Pair], *, same_tokenizer: bool) -> Agreement | C
         equal=equal,
         equal_share=stats.wilson(equal, len(written)),
         parts_at=_quartiles(positions) if same_tokenizer else CannotTell(why="the tokenizers differ"),
+        bucket=buckets(positions),
         worse=len(worse),
         better=len(better),
         flip=tuple(
@@ -124,6 +136,17 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
         if one != other:
             return index
     return min(len(a), len(b))
+
+
+def buckets(positions: Sequence[int]) -> tuple[Bucket, ...]:
+    """Positions counted in stretches that double in length."""
+    counts = Counter(position.bit_length() for position in positions)
+    if not counts:
+        return ()
+    return tuple(
+        Bucket(first=(1 << bits) >> 1, last=(1 << bits) - 1, answers=counts[bits])
+        for bits in range(min(counts), max(counts) + 1)
+    )
 
 
 class _Answer(Base, frozen=True, kw_only=True):
@@ -178,8 +201,8 @@ def _flip(pair: Pair, *, same_tokenizer: bool) -> Flip:
         parts_at=first_difference(a.tokens, b.tokens)
         if same_tokenizer
         else CannotTell(why="the tokenizers differ"),
-        text_a=for_terminal(a.text, limit=TEXT_LIMIT, newlines="arrow"),
-        text_b=for_terminal(b.text, limit=TEXT_LIMIT, newlines="arrow"),
+        text_a=for_terminal(a.text, limit=TEXT_LIMIT),
+        text_b=for_terminal(b.text, limit=TEXT_LIMIT),
     )
 
 

@@ -13,18 +13,19 @@ Does not live here: the formulas (``core.stats``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from qlock.core import stats
 from qlock.core.base import Base, Count, Finite
 from qlock.core.escape import for_message
-from qlock.core.pairs import MOST_MISSING_SHARE, Pair, Pairing
-from qlock.core.scores import Cells, paired_scores
+from qlock.core.pairs import MOST_MISSING_SHARE, Cells, Pair, Pairing
+from qlock.core.scores import paired_scores
 from qlock.core.slices import slices_of
 from qlock.core.spec import GateSpec
 from qlock.core.stats import CannotTell, Interval, PairsNeeded
 
 GateVerdict = Literal["pass", "fail", "undecided"]
+GATE_VERDICTS: tuple[GateVerdict, ...] = get_args(GateVerdict)
 
 
 class Gate(Base, frozen=True, kw_only=True):

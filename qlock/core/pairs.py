@@ -8,7 +8,7 @@ Does not live here: what is computed from pairs (``core.scores``, ``core.agreeme
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -80,6 +80,15 @@ class Bounds(Base, frozen=True, kw_only=True, tag_field="kind", tag="bounds"):
     high: Finite
 
 
+class Cells(Base, frozen=True, kw_only=True, tag_field="kind", tag="cells"):
+    """Pairs by who got them right."""
+
+    both: Count
+    only_a: Count
+    only_b: Count
+    neither: Count
+
+
 class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     """One suite of two sides, put side by side."""
 
@@ -144,6 +153,19 @@ def pair(a: tuple[Sitting, ...], b: tuple[Sitting, ...]) -> Pairing:
             *((one.low, one.high) for one in lost if not _is_left_out(one)),
             *[(-1.0, 1.0)] * unnamed,
         ),
+    )
+
+
+def cells_of(pairs: Sequence[Pair]) -> Cells:
+    """Who got what right; a part of a mark is not right."""
+    counts = {(right_a, right_b): 0 for right_a in (True, False) for right_b in (True, False)}
+    for pair in pairs:
+        counts[pair.a.mark == 1.0, pair.b.mark == 1.0] += 1
+    return Cells(
+        both=counts[True, True],
+        only_a=counts[True, False],
+        only_b=counts[False, True],
+        neither=counts[False, False],
     )
 
 

@@ -22,7 +22,7 @@ from qlock.core import stats
 from qlock.core.base import Base, Count, Finite, Positive, Share
 from qlock.core.endings import ALPHA
 from qlock.core.exchange import Nats
-from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Pair, Pairing, bounds
+from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Cells, Pair, Pairing, bounds, cells_of
 from qlock.core.stats import FEWEST_PAIRS, CannotTell, Detectable, Interval, PairedTest
 
 SEED = 0
@@ -39,15 +39,6 @@ _SAID = frozenset({"b-better", "b-worse", "no-difference-seen"})
 
 Measure = Literal["right-share", "mean-mark", "nats-per-token"]
 Verdict = Literal["b-better", "b-worse", "no-difference-seen", "within-noise", "cannot-tell", "withheld"]
-
-
-class Cells(Base, frozen=True, kw_only=True, tag_field="kind", tag="cells"):
-    """Pairs by who got them right."""
-
-    both: Count
-    only_a: Count
-    only_b: Count
-    neither: Count
 
 
 class LargeSample(Base, frozen=True, kw_only=True, tag_field="kind", tag="large-sample"):
@@ -144,19 +135,6 @@ def measure_of(pairs: Sequence[Pair]) -> Measure:
     repeated = len({pair.item for pair in pairs}) < len(pairs)
     whole = all(pair.a.mark in (0.0, 1.0) and pair.b.mark in (0.0, 1.0) for pair in pairs)
     return "right-share" if whole and not repeated else "mean-mark"
-
-
-def cells_of(pairs: Sequence[Pair]) -> Cells:
-    """Who got what right; a part of a mark is not right."""
-    counts = {(right_a, right_b): 0 for right_a in (True, False) for right_b in (True, False)}
-    for pair in pairs:
-        counts[pair.a.mark == 1.0, pair.b.mark == 1.0] += 1
-    return Cells(
-        both=counts[True, True],
-        only_a=counts[True, False],
-        only_b=counts[False, True],
-        neither=counts[False, False],
-    )
 
 
 def score(pairing: Pairing) -> Score:

@@ -1,10 +1,21 @@
+from itertools import pairwise
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core import agreement as module
-from qlock.core.agreement import MOST_FLIPS, Agreement, Flip, Quartiles, agreement, first_difference
+from qlock.core.agreement import (
+    MOST_FLIPS,
+    Agreement,
+    Bucket,
+    Flip,
+    Quartiles,
+    agreement,
+    buckets,
+    first_difference,
+)
 from qlock.core.exchange import Completed, Excluded, Wrong
 from qlock.core.pairs import Pair, pair
 from qlock.core.stats import CannotTell, wilson
@@ -109,8 +120,8 @@ def test_what_a_model_wrote_is_safe_and_short() -> None:
     assert isinstance(found, Agreement)
     text = found.flip[0].text_b
     assert text.startswith("\\x1b[2K\\rxxx")
-    assert text.endswith("x↵end")
-    assert len(text) == 240
+    assert text.endswith("x\nend")
+    assert len(text) == 2_000
 
 
 def test_several_replies_of_a_row_are_one_answer() -> None:
@@ -122,7 +133,7 @@ def test_several_replies_of_a_row_are_one_answer() -> None:
     both = replace(one, a=replace(one.a, row=replace(one.a.row, replies=turns)))
     found = agreement((both,), same_tokenizer=True)
     assert isinstance(found, Agreement)
-    assert (found.flip[0].text_a, found.flip[0].parts_at) == ("a↵b", 0)
+    assert (found.flip[0].text_a, found.flip[0].parts_at) == ("a\nb", 0)
 
 
 def test_outcomes_are_told_in_words_that_are_safe_to_show() -> None:
@@ -157,3 +168,23 @@ def test_exchanging_the_sides_exchanges_worse_and_better(a: str, b: str) -> None
         other.equal,
         other.parts_at,
     )
+
+
+def test_positions_are_counted_in_stretches_that_double() -> None:
+    assert buckets([]) == ()
+    assert buckets([0, 1, 1, 7]) == (
+        Bucket(first=0, last=0, answers=1),
+        Bucket(first=1, last=1, answers=2),
+        Bucket(first=2, last=3, answers=0),
+        Bucket(first=4, last=7, answers=1),
+    )
+
+
+@given(st.lists(st.integers(0, 2**40)))
+def test_every_position_lies_in_one_stretch(positions: list[int]) -> None:
+    found = buckets(positions)
+    assert sum(bucket.answers for bucket in found) == len(positions)
+    for bucket in found:
+        inside = sum(1 for position in positions if bucket.first <= position <= bucket.last)
+        assert inside == bucket.answers
+    assert all(one.last + 1 == other.first for one, other in pairwise(found))

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qlock.core import scores, stats
-from qlock.core.pairs import Bounds, Pairing, pair
+from qlock.core.pairs import Bounds, Cells, Pairing, pair
 from qlock.core.scores import (
-    Cells,
     DetectableMean,
     LargeSample,
     Levels,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ HOSTILE = (
 replace = msgspec.structs.replace
 
 
+@cache
 def a_comparison() -> Comparison:
     """A valid comparison with lost items, a measured noise floor, flips, gates and hostile answers."""
     gates = (

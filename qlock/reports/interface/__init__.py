@@ -1,7 +1,8 @@
 """What a report is, and what every report says in the same words.
 
 A report is a module ``qlock/reports/<name>.py`` that defines ``SUFFIX`` (of the file it would be written to) and
-``render(comparison) -> str``. It is found by its name (``--format <name>``).
+``render(comparison) -> str``. It is found by its name (``--format <name>``). One that can show many points in one view
+also defines ``render_all(ladder) -> str``; where it does not, several comparisons are shown one below the other.
 
 Lives here: the parts of a comparison in the order in which people read them. Does not live here: how a part looks on
 a terminal or on a page; a report passes every cell and sentence through ``core.escape`` for the place where it shows
@@ -15,9 +16,10 @@ from typing import Protocol
 
 from qlock.core.comparison import Comparison
 from qlock.reports.interface import answers, ground, scores
+from qlock.reports.interface.ladder import ladder as ladder_part
 from qlock.reports.interface.part import Part, Row
 
-__all__ = ["Part", "Report", "Row", "headline", "parts"]
+__all__ = ["Part", "Report", "Row", "headline", "ladder_part", "parts"]
 
 
 class Report(Protocol):

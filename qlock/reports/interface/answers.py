@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from qlock.core.agreement import Agreement, Flip, Quartiles
 from qlock.core.comparison import Comparison, Suite
 from qlock.core.endings import Endings
+from qlock.core.escape import for_terminal
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import share_percent, share_points
 from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import difference, interval_text, level, p_of, p_text
+
+_ANSWER = 240
+"""Characters of an answer in a table."""
 
 FLIPS_SHOWN = 10
 """So many flips are shown in each direction; a comparison holds more."""
@@ -156,6 +160,10 @@ def flips(suite: Suite) -> Part:
     )
 
 
+def _answer(text: str) -> str:
+    return for_terminal(text, limit=_ANSWER, newlines="arrow")
+
+
 def _flip(flip: Flip) -> Row:
     parts_at = "-" if isinstance(flip.parts_at, CannotTell) else str(flip.parts_at)
     repeat = "" if flip.repeat == 1 else f" (repeat {flip.repeat})"
@@ -169,7 +177,7 @@ def _flip(flip: Flip) -> Row:
         ", ".join(flip.slices),
         parts_at,
         flip.outcome_a + end_a,
-        flip.text_a,
+        _answer(flip.text_a),
         flip.outcome_b + end_b,
-        flip.text_b,
+        _answer(flip.text_b),
     )

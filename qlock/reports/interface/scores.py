@@ -11,25 +11,15 @@ from qlock.core.comparison import Comparison, Suite
 from qlock.core.scores import (
     DetectableMean,
     Levels,
-    Measure,
     Perplexities,
     Score,
     Smallest,
-    Verdict,
 )
 from qlock.core.stats import CannotTell, Detectable, Interval, PairedTest
 from qlock.core.units import share_percent, share_points
 from qlock.reports.interface.part import Part, Row
-from qlock.reports.interface.words import difference, interval_text, level, p_text
+from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level, p_text
 
-_VERDICTS: dict[Verdict, str] = {
-    "b-better": "B is better",
-    "b-worse": "B is worse",
-    "no-difference-seen": "no difference seen",
-    "within-noise": "within the noise",
-    "cannot-tell": "cannot tell",
-    "withheld": "no verdict",
-}
 _LOSSES = {
     "absent": "no row",
     "error": "an error",
@@ -58,7 +48,7 @@ def scores(comparison: Comparison) -> Part:
 
 def _score_row(suite: str, score: Score) -> Row:
     unknown = "-" if score.verdict == "withheld" else "cannot tell"
-    measure, levels, interval = _MEASURES[score.measure], ("-", "-", "-"), "-"
+    measure, levels, interval = MEASURES[score.measure], ("-", "-", "-"), "-"
     match score.levels, score.perplexities:
         case _, Perplexities(a=a, b=b, ratio=ratio, ratio_low=low, ratio_high=high):
             measure, levels = "perplexity", (f"{a:.4f}", f"{b:.4f}", f"x{ratio:.4f}")
@@ -77,21 +67,14 @@ def _score_row(suite: str, score: Score) -> Row:
                     pass
         case _:
             pass
-    verdict = _VERDICTS[score.verdict]
+    verdict = VERDICTS[score.verdict]
     return (suite, measure, str(score.pairs), *levels, interval, p_text(score.test), verdict)
-
-
-_MEASURES: dict[Measure, str] = {
-    "right-share": "right",
-    "mean-mark": "mean mark",
-    "nats-per-token": "nats per token",
-}
 
 
 def _about(suite: Suite) -> Iterator[str]:
     """Sentences about the score of one suite."""
     score = suite.score
-    yield f"{_VERDICTS[score.verdict]}: {score.why}"
+    yield f"{VERDICTS[score.verdict]}: {score.why}"
     if score.verdict in ("no-difference-seen", "within-noise"):
         yield _smallest(score.smallest_detectable)
     match score.difference:

@@ -5,9 +5,25 @@ Does not live here: units that are not of comparisons (``core.units``).
 
 from __future__ import annotations
 
-from qlock.core.scores import LargeSample, Measure
+from qlock.core.scores import LargeSample, Measure, Verdict
 from qlock.core.stats import CannotTell, Interval, PairedTest
 from qlock.core.units import share_percent, share_points
+
+VERDICTS: dict[Verdict, str] = {
+    "b-better": "B is better",
+    "b-worse": "B is worse",
+    "no-difference-seen": "no difference seen",
+    "within-noise": "within the noise",
+    "cannot-tell": "cannot tell",
+    "withheld": "no verdict",
+}
+"""What is said of B."""
+
+MEASURES: dict[Measure, str] = {
+    "right-share": "right",
+    "mean-mark": "mean mark",
+    "nats-per-token": "nats per token",
+}
 
 
 def level(measure: Measure, value: float) -> str:

@@ -1,0 +1,123 @@
+"""A comparison, or a ladder of them, as one HTML file to look at: drawings first, then every table and flip.
+
+The file stands alone: it asks for nothing from anywhere, and its policy allows only its own style and its own few
+lines of script, each by its digest. No text of a model can run or reach out of its place.
+
+Does not live here: the words and numbers (``reports.interface``).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+
+import msgspec
+
+from qlock.core.comparison import Comparison
+from qlock.core.gates import GATE_VERDICTS
+from qlock.core.ladder import Ladder, ladder
+from qlock.reports.html.look import SCRIPT, STYLE
+from qlock.reports.html.markup import Markup, element, many, text
+from qlock.reports.html.plots import comparison_plots
+from qlock.reports.html.rungs import ladder_plots
+from qlock.reports.html.tables import flips, part
+from qlock.reports.interface import Part, headline, ladder_part, parts
+
+SUFFIX = ".html"
+
+MOST_FLIPS = 400
+"""Flips on a page in each direction, shared out among its suites, so that it opens at once."""
+
+_LEAST_FLIPS = 5
+_FLIPS = "Flips of "
+
+
+def render(comparison: Comparison) -> str:
+    """The page of one comparison."""
+    return render_all(ladder([comparison]))
+
+
+def render_all(found: Ladder) -> str:
+    """The page of many: all in one view, then each comparison."""
+    suites = sum(len(one.suite) for one in found.comparison)
+    most = max(MOST_FLIPS // max(suites, 1), _LEAST_FLIPS)
+    if len(found.comparison) == 1:
+        (alone,) = found.comparison
+        return _page(headline(alone), _comparison(alone, "c1", most, alone=True))
+    title = f"{len(found.comparison)} comparisons"
+    return _page(
+        title,
+        element("h1", text(title)),
+        _contents(found),
+        element("div", *ladder_plots(found), class_="plots"),
+        part(ladder_part(found)),
+        *(
+            _comparison(one, f"c{number}", most, alone=False)
+            for number, one in enumerate(found.comparison, start=1)
+        ),
+    )
+
+
+def _contents(found: Ladder) -> Markup:
+    links = (
+        element("li", element("a", text(headline(one)), href=f"#c{number}"))
+        for number, one in enumerate(found.comparison, start=1)
+    )
+    return element("nav", element("ul", *links), aria_label="comparisons")
+
+
+def _comparison(comparison: Comparison, anchor: str, most: int, *, alone: bool) -> Markup:
+    first, *others = parts(comparison)
+    drawings = [*comparison_plots(comparison), *(ladder_plots(ladder([comparison])) if alone else ())]
+    listed = {f"{_FLIPS}{suite.suite}": flips(suite, most) for suite in comparison.suite}
+    return element(
+        "section",
+        element("h1" if alone else "h2", text(_what(comparison))),
+        _state(comparison, first),
+        element("div", *drawings, class_="plots"),
+        part(msgspec.structs.replace(first, sentences=())),
+        *(listed.get(one.heading) or part(one) for one in others),
+        id=anchor,
+    )
+
+
+def _what(comparison: Comparison) -> str:
+    return headline(comparison).partition(": ")[2]
+
+
+def _state(comparison: Comparison, first: Part) -> Markup:
+    """Whether it is valid, why not, what the gates say, and what must be known before any number."""
+    verdicts = Counter(gate.verdict for gate in comparison.gate)
+    gates = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in GATE_VERDICTS if verdicts[verdict])
+    said = [*([f"gates: {gates}"] if gates else []), *first.sentences]
+    return element(
+        "div",
+        element("strong", text(comparison.state.upper())),
+        *([element("ul", *(element("li", text(one)) for one in said))] if said else []),
+        class_=f"state {comparison.state}",
+    )
+
+
+def _page(title: str, *content: Markup) -> str:
+    policy = (
+        f"default-src 'none'; style-src '{_digest(STYLE)}'; script-src '{_digest(SCRIPT)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", text(title)),
+        element("style", Markup(STYLE)),
+    )
+    footer = element("footer", element("p", text("Written by qlock. The JSON report holds every number.")))
+    body = element("body", element("main", *content), footer, element("script", Markup(SCRIPT)))
+    return f"<!doctype html>\n{element('html', head, many((Markup(chr(10)), body)), lang='en')}\n"
+
+
+def _digest(written: str) -> str:
+    """How a content security policy names an inline text."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(written.encode()).digest()).decode()}"
