@@ -11,9 +11,11 @@ Does not live here: when this way is taken (``scoring``).
 from __future__ import annotations
 
 import math
+import mmap
 import re
 import struct
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -80,20 +82,28 @@ def measured(
     )
     said = printed(program, *arguments(given, options), home=home, deadline_s=progress_s)
     try:
-        data = target.read_bytes()
-    except OSError as error:
-        return Broken(id=work.id, why=f"llama-perplexity wrote no logits: {error.strerror}")
-    finally:
-        target.unlink(missing_ok=True)
-    try:
-        nats = nats_in(data, Expected(tokens=work.tokens, vocab_tokens=point.read_back.vocab_tokens))
+        nats = _nats_of_file(target, Expected(tokens=work.tokens, vocab_tokens=point.read_back.vocab_tokens))
         check_final(said, nats)
     except EngineError as error:
         return Broken(id=work.id, why=error.message)
+    finally:
+        target.unlink(missing_ok=True)
     return Measured(id=work.id, nats=nats, elapsed_s=time.monotonic() - began_s)
 
 
-def nats_in(data: bytes, expected: Expected) -> tuple[float, ...]:
+def _nats_of_file(path: Path, expected: Expected) -> tuple[float, ...]:
+    """As ``nats_in``; the file is mapped, since a long window over a large vocabulary takes gigabytes."""
+    try:
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                return nats_in(b"", expected)
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return nats_in(data, expected)
+    except OSError as error:
+        raise EngineError(f"llama-perplexity wrote no logits: {error.strerror}") from error
+
+
+def nats_in(data: bytes | mmap.mmap, expected: Expected) -> tuple[float, ...]:
     """Costs of the tokens of the last half of the one window in a file of log-probabilities.
 
     The layout: ``_logits_``, window length, vocabulary, number of windows (int32), the tokens (int32), then for each

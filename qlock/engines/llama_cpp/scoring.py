@@ -29,7 +29,7 @@ from qlock.engines.llama_cpp.options import PAD_TOKENS
 from qlock.engines.llama_cpp.server import Answered, Lost, Point
 from qlock.engines.llama_cpp.tools import Build
 from qlock.engines.llama_cpp_python import Deadlines, LlamaCppPython, open_engine
-from qlock.errors import EngineError
+from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 from qlock.world.maps import read_maps
 
@@ -136,7 +136,7 @@ class Scorer:
             )
             seen = self._worker.load(msgspec.structs.replace(load, setting=setting))
             why = self._differs(seen) or self._maps_others() or self._continues_otherwise()
-        except EngineError as error:
+        except (AbsentError, EngineError) as error:
             why = error.message
         if why:
             self.close()

@@ -79,9 +79,8 @@ def printed(
     if ended is None:
         raise EngineError(f"`{program.name}` did not end within {deadline_s:g} s")
     if ended.how != "exit code 0":
-        raise EngineError(
-            f"`{program.name} {arguments[0]}` failed ({ended.how}): {complaint(text.split(chr(10)))}"
-        )
+        said = complaint(text.split("\n"))
+        raise EngineError(f"`{program.name} {arguments[0]}` failed ({ended.how}): {said}")
     return text
 
 

@@ -114,6 +114,10 @@ def with_program(folder: Path, script: str) -> None:
             'while [ "$1" != --save-all-logits ]; do shift; done; echo cut > "$2"',
             "llama-perplexity wrote no logits: got `4` bytes",
         ),
+        (
+            'while [ "$1" != --save-all-logits ]; do shift; done; : > "$2"',
+            "llama-perplexity wrote no logits: got `0` bytes",
+        ),
     ],
 )
 def test_a_program_that_fails_with_exit_code_0_is_broken(
