@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from qlock.reports.json import schema
 from tests.fakes.documents import a_gpu_device, a_lock, lock_bytes, record_bytes
 from tests.golden.make_reports import REPORTS
 
 FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent.parent
 
 GOLDEN: dict[str, Callable[[], bytes]] = {
     "lock.cpu.toml": lock_bytes,
@@ -22,11 +24,16 @@ GOLDEN: dict[str, Callable[[], bytes]] = {
 }
 """File name to what makes its bytes."""
 
+PUBLISHED: dict[str, Callable[[], bytes]] = {"docs/comparison.schema.json": lambda: schema().encode()}
+"""Path in the repository to what makes the bytes of a file that users get."""
+
 
 def main() -> None:
     """Write every golden file anew."""
     for name, make in GOLDEN.items():
         (FOLDER / name).write_bytes(make())
+    for path, make in PUBLISHED.items():
+        (ROOT / path).write_bytes(make())
 
 
 if __name__ == "__main__":
