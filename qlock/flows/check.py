@@ -81,7 +81,8 @@ def check(world: World, asked: Asked, open_engine: Opener) -> Checked:
     left_out = [] if asked.quick else [pin.name for pin in lock.point if pin.model not in sight.weights]
     findings = list(sight.findings)
     if loadable:
-        with Seat(lambda: open_engine(lib_folder=asked.engine)) as seat, Renderer() as renderer:
+        open_here = sight.opener(open_engine)
+        with Seat(lambda: open_here(lib_folder=asked.engine)) as seat, Renderer() as renderer:
             ground = _Ground(world=world, lock=lock, sight=sight, engine=seat, renderer=renderer)
             for pin in loadable:
                 findings += _point(ground, pin)

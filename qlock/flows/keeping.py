@@ -11,7 +11,7 @@ from msgspec import UNSET
 from qlock.core import facts
 from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
-from qlock.core.lock import Lock, PointPin, SuitePin, unset_pins
+from qlock.core.lock import Lock, Missing, PointPin, SuitePin, unset_pins
 from qlock.core.spec import Spec
 from qlock.flows.proving import Exam
 from qlock.flows.weighing import Weighed
@@ -22,6 +22,8 @@ class Ground(Base, frozen=True, kw_only=True):
 
     spec: Spec
     device: facts.Device
+    device_missing: tuple[Missing, ...]
+    """Facts that the device's cards do not tell."""
     weighed: tuple[Weighed, ...]
     settings: tuple[facts.Setting, ...]
 

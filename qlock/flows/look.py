@@ -17,10 +17,11 @@ from qlock.core.lock import Lock, ModelPin, SuiteFile, SuitePin
 from qlock.core.spec import ModelSpec
 from qlock.core.verify import Finding, Rule, differences, missing
 from qlock.errors import QlockError
+from qlock.flows.device import locked_device, opener
 from qlock.flows.moving import model_why
 from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
 from qlock.flows.places import Places
-from qlock.flows.proving import Exam
+from qlock.flows.proving import Exam, Opener
 from qlock.flows.weighing import weigh
 from qlock.world.interface import World
 
@@ -37,8 +38,14 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Suites whose files are as locked."""
     other_exams: tuple[Exam, ...]
     """Suites whose files have other bytes than locked; for a run that is forced."""
+    gpu_uuid: tuple[str, ...]
+    """The cards that are the lock's device, or most like it."""
     cached: int
     """How many digests came from the cache."""
+
+    def opener(self, open_engine: Opener) -> Opener:
+        """The same opener, except that the engine sees these cards alone."""
+        return opener(open_engine, self.gpu_uuid)
 
 
 class _Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,13 +77,15 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         findings += found
         if exam is not None:
             (wrong if found else right).append(exam)
-    findings += device_findings(world, lock)
+    gpu_uuid, found = _devices(world, lock)
+    findings += found
     return Sight(
         findings=tuple(findings),
         weights=weights,
         other_weights=others,
         exams=tuple(right),
         other_exams=tuple(wrong),
+        gpu_uuid=gpu_uuid,
         cached=cached,
     )
 
@@ -97,17 +106,19 @@ def _unknown_types(model: ModelPin) -> list[Finding]:
     ]
 
 
-def device_findings(world: World, lock: Lock) -> list[Finding]:
-    """Rule 3."""
-    found = []
+def _devices(world: World, lock: Lock) -> tuple[tuple[str, ...], list[Finding]]:
+    """Rule 3, and the cards for the engine."""
+    found: list[Finding] = []
+    gpu_uuid: tuple[str, ...] = ()
     for device in lock.device:
         try:
-            seen = world.host.device(device.name)
+            here = locked_device(world, device)
         except QlockError as error:
             found.append(missing("device", f"device.{device.name}", "present", str(error)))
         else:
-            found += differences("device", f"device.{device.name}", device, seen)
-    return found
+            found += differences("device", f"device.{device.name}", device, here.device)
+            gpu_uuid += here.gpu_uuid
+    return gpu_uuid, found
 
 
 def _model(world: World, model: ModelPin, places: Places, *, rehash: bool) -> _Seen:

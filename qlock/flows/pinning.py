@@ -1,7 +1,7 @@
-"""The parts of a lock that need no engine: device, settings, suites.
+"""The parts of a lock that need no engine: settings, suites.
 
-Does not live here: models (``flows.weighing``), points (``flows.proving``), and putting it all together
-(``flows.resolve``).
+Does not live here: the device (``flows.device``), models (``flows.weighing``), points (``flows.proving``), and
+putting it all together (``flows.resolve``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qlock.core.canon import decode_text
 from qlock.core.digest import blake3_of
 from qlock.core.lock import Lock, SuiteFile, SuitePin
 from qlock.core.spec import SettingSpec, Spec, SuiteSpec, suite_points
-from qlock.errors import AbsentError, InputError, QlockError
+from qlock.errors import InputError, QlockError
 from qlock.flows.kinds import SuiteKind, params_of, suite_kind
 from qlock.flows.places import locate, source_name
 from qlock.flows.proving import Exam
@@ -25,20 +25,6 @@ from qlock.world.interface import World
 TEMPLATE_KEY = "prompt.template"
 MOST_DATA_BYTES = 2 << 30
 _PAD_TOKENS = 256
-
-
-def device(world: World, spec: Spec) -> facts.Device:
-    """The device as it is here.
-
-    Raises:
-        AbsentError: The spec asks for a GPU and none can be used.
-    """
-    if spec.device.kind == "gpu":
-        raise AbsentError(
-            "the spec asks for a GPU, and the embedded engine of this version measures on the CPU",
-            hint='set `[device] kind = "cpu"`',
-        ).within("device.kind")
-    return world.host.device()
 
 
 def setting(asked: SettingSpec, old: Lock | None) -> facts.Setting:

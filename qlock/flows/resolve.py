@@ -23,6 +23,7 @@ from qlock.core.lock import LOCK_VERSION, Lock, Missing, PointPin, read_lock, un
 from qlock.core.spec import ModelSpec, Spec, points, read_spec, spec_digest
 from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
+from qlock.flows.device import asked_device, opener
 from qlock.flows.keeping import Ground, kept_points
 from qlock.flows.layout import lock_path, project_of, spec_label
 from qlock.flows.moving import Move, moves, point_moves
@@ -79,7 +80,8 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     """
     spec_path = world.cwd / asked.spec_path
     spec = read_spec_file(world, spec_path)
-    device = pinning.device(world, spec)
+    here = asked_device(world, spec)
+    device = here.device
     _check_upgrade(spec, device, asked.upgrade)
     path = lock_path(spec_path, spec, device.name)
     before, old = _old_lock(world, path, spec_path, ignore_damage="all" in asked.upgrade)
@@ -87,6 +89,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     ground = Ground(
         spec=spec,
         device=device,
+        device_missing=here.missing,
         weighed=tuple(_weigh(world, model, base, rehash=asked.rehash) for model in spec.model),
         settings=tuple(
             pinning.setting(setting, None if _is_named("setting", setting.name, asked.upgrade) else old)
@@ -97,7 +100,8 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     kept = {} if old is None else kept_points(ground, exams, old)
     engine = None if old is None else old.engine[0]
     if asked.prove:
-        lock = _proved(_bench(world, ground, exams, open_engine, base=base), ground, kept, engine)
+        bench = _bench(world, ground, exams, opener(open_engine, here.gpu_uuid), base=base)
+        lock = _proved(bench, ground, kept, engine)
     else:
         lock = _unproved(ground, exams, kept, engine)
     moved = () if old is None else moves(old, lock)
@@ -213,10 +217,10 @@ def _assemble(ground: Ground, proofs: Proofs) -> Lock:
 
 def _missing(pin: str, ground: Ground, proofs: Proofs) -> Missing:
     """Why a pin is not there, and until when."""
-    for weighed in ground.weighed:
-        for entry in weighed.missing:
-            if entry.pin == pin:
-                return entry
+    known = [*ground.device_missing, *(entry for weighed in ground.weighed for entry in weighed.missing)]
+    for entry in known:
+        if entry.pin == pin:
+            return entry
     if pin.startswith("engine."):
         return Missing(pin=pin, why="the file is no ELF file with code of its own", until="never")
     why_of = {weighed.pin.name: why_not_runnable(weighed.pin) for weighed in ground.weighed}

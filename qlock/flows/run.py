@@ -136,7 +136,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
             places=places,
             folder=folder,
             build=asked.engine or _build(world, asked, lock_path, data),
-            open_engine=open_engine,
+            open_engine=sight.opener(open_engine),
             talk=talk,
         )
         return _Run(scene).go()

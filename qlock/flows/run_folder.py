@@ -70,6 +70,8 @@ class Segment(Base, frozen=True, kw_only=True):
     """Every file that the engine mapped, also what no lock pins; empty while it goes on, and after a kill."""
     device: facts.Device
     """As it was seen."""
+    gpu_uuid: tuple[str, ...] = ()
+    """Which copies of the device's cards they were."""
     forced: tuple[str, ...]
     taken_over: dict[str, str]
     """Job to the sealed run beside this one that its record was copied from."""

@@ -13,6 +13,7 @@ from qlock.core.lock import Lock
 from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Record, Seal, SealedJob, item_digest
 from qlock.errors import InputError
+from qlock.flows.device import locked_device
 from qlock.flows.run_folder import RunFacts, RunFolder, Segment, items_digest, run_folders
 from qlock.flows.scores import write_grades
 from qlock.world.interface import World
@@ -88,6 +89,7 @@ def begin_segment(
     """Note that a stretch of running begins; gives its number."""
     before = folder.facts()
     here = world.host.surroundings()
+    seen = locked_device(world, lock.device[0])
     segment = Segment(
         started_utc=world.clock.now().isoformat(timespec="seconds"),
         ended_utc="",
@@ -98,7 +100,8 @@ def begin_segment(
         qlock=__version__,
         engine_label="",
         engine_file=(),
-        device=world.host.device(lock.device[0].name),
+        device=seen.device,
+        gpu_uuid=seen.gpu_uuid,
         forced=tuple(sorted(forced)),
         taken_over=taken,
     )

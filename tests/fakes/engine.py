@@ -67,6 +67,8 @@ class Script:
         self.before_load: Callable[[Load], None] = lambda _: None
         self.start_error = ""
         """Why no engine starts; empty when one does."""
+        self.cards: list[str] = []
+        """The cards that each engine was given."""
         self.opened = 0
         self.closed = 0
         self.loads: list[str] = []
@@ -78,8 +80,9 @@ class Script:
         self.work: list[Work] = []
         """Every piece of work for items of suites, as it was submitted."""
 
-    def open_engine(self, *, lib_folder: Path | None = None) -> FakeEngine:
+    def open_engine(self, *, lib_folder: Path | None = None, cuda_visible_devices: str = "") -> FakeEngine:
         """As the opener of an engine's module."""
+        self.cards.append(cuda_visible_devices)
         if self.start_error:
             raise EngineError(self.start_error)
         self.opened += 1

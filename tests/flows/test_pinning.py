@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from qlock.core.spec import SettingSpec
-from qlock.errors import AbsentError, InputError
+from qlock.errors import InputError
 from qlock.flows.kinds import engine_opener
 from qlock.flows.pinning import fallen_back, setting
 from tests.fakes.documents import a_lock
@@ -83,15 +83,6 @@ def test_an_unknown_engine_kind_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         engine_opener("llama-cpp-pythn")
     assert caught.value.hint == "did you mean `llama-cpp-python`?"
-
-
-def test_a_gpu_that_this_version_cannot_use_is_refused(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    project.write_spec(lambda text: text + '\n[device]\nkind = "gpu"\n')
-    assert refusal(project, AbsentError) == (
-        "device.kind: the spec asks for a GPU, and the embedded engine of this version measures on the CPU",
-        'set `[device] kind = "cpu"`',
-    )
 
 
 def test_two_items_of_one_id_are_refused_with_both_places(tmp_path: Path) -> None:
