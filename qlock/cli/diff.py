@@ -5,7 +5,6 @@ Does not live here: comparing (``flows.diff``) and showing a comparison (``repor
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +27,7 @@ class Line(NamedTuple):
     noise: tuple[str, ...]
     format: str
     as_json: bool
+    at_most_gb: float | None
     output: Path | None
 
 
@@ -41,12 +41,19 @@ class Line(NamedTuple):
 )
 @click.option("--format", default="text", show_default=True, metavar="NAME", help="How to show it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; as --format json.")
+@click.option(
+    "--at-most-gb",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Name the best point whose weights take N GB (10^9 bytes) or less.",
+)
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file instead.")
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
     """Compare points, where they may be compared.
 
-    A and B are RUN or RUN:POINT. With one run, each point is compared with the reference. Exits with 4 when more
+    A and B are RUN or RUN:POINT. With one run, each point is compared with the reference, and several points are shown
+    in one view, the ladder. Exits with 4 when more
     differs than is meant to, with 1 when a gate fails or cannot be decided.
     """
     return _diff(means, Line(**given))
@@ -59,7 +66,9 @@ def _diff(means: Means, line: Line) -> Answer:
     if line.as_json and line.format not in {"text", "json"}:
         raise UsageError(f"got both --json and --format {line.format}, expected one of them")
     name = "json" if line.as_json else line.format
-    render = _renderer(name)
+    report = _report(name)
+    if line.at_most_gb is not None and "render_all" not in report:
+        raise UsageError(f"got --at-most-gb with format {name}, which shows no ladder")
     world = means.world()
     comparisons = flow.diff(
         world,
@@ -72,7 +81,7 @@ def _diff(means: Means, line: Line) -> Answer:
         ),
     )
     code = exit_code_of(comparisons)
-    text = _text(name, render, comparisons)
+    text = _text(name, report, comparisons, line.at_most_gb)
     if line.output is not None:
         from qlock.flows.writing import write_file
 
@@ -83,8 +92,8 @@ def _diff(means: Means, line: Line) -> Answer:
     return Answer(code, text)
 
 
-def _renderer(name: str) -> Callable[[Comparison], str]:
-    """What shows a comparison under this name."""
+def _report(name: str) -> dict[str, Any]:
+    """What the module of this name defines: how it shows a comparison, and perhaps many."""
     import importlib
 
     from qlock.flows.kinds import members
@@ -92,13 +101,22 @@ def _renderer(name: str) -> Callable[[Comparison], str]:
     known = members("qlock.reports")
     if name not in known:
         raise UsageError(f"got format `{name}`, expected one of: {', '.join(known)}")
-    render: Callable[[Comparison], str] = vars(importlib.import_module(f"qlock.reports.{name}"))["render"]
-    return render
+    return vars(importlib.import_module(f"qlock.reports.{name}"))
 
 
-def _text(name: str, render: Callable[[Comparison], str], comparisons: tuple[Comparison, ...]) -> str:
-    """All comparisons as one document: an array in JSON, one below the other elsewhere."""
-    shown = [render(comparison) for comparison in comparisons]
+def _text(
+    name: str, report: dict[str, Any], comparisons: tuple[Comparison, ...], at_most_gb: float | None
+) -> str:
+    """All comparisons as one document: an array in JSON, in one view where there is one, else one below the other."""
+    from msgspec import UNSET
+
+    from qlock.core.ladder import ladder
+
+    if "render_all" in report and (len(comparisons) > 1 or at_most_gb is not None):
+        at_most_bytes = UNSET if at_most_gb is None else round(at_most_gb * 1e9)
+        text: str = report["render_all"](ladder(comparisons, at_most_bytes=at_most_bytes))
+        return text
+    shown: list[str] = [report["render"](comparison) for comparison in comparisons]
     if name == "json":
         return "[" + ",\n".join(text.strip() for text in shown) + "]\n"
     return "\n".join(shown)

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 from qlock.core.comparison import Comparison
 from qlock.core.escape import for_markdown
-from qlock.reports.interface import Part, Row, headline, parts
+from qlock.core.ladder import Ladder
+from qlock.reports.interface import Part, Row, headline, ladder_parts, parts
 
 SUFFIX = ".md"
 
@@ -25,13 +26,31 @@ _ROOM_FOR_END = 200
 
 def render(comparison: Comparison) -> str:
     """The whole report, or as much of it as fits, with a line that says so."""
-    line = headline(comparison)
-    mark = _MARKS[line.partition(":")[0]]
     page = _Page(MOST_CHARACTERS - _ROOM_FOR_END)
-    page.add(f"## {mark} {for_markdown(line, limit=_SENTENCE)}")
+    page.add(_heading(comparison))
     for part in parts(comparison):
         _part(page, part)
     return page.text()
+
+
+def render_all(ladder: Ladder) -> str:
+    """All points in one view, then each comparison folded, or as much of it as fits."""
+    page = _Page(MOST_CHARACTERS - _ROOM_FOR_END)
+    page.add(f"## {len(ladder.comparison)} comparisons", "")
+    page.add(*(f"- {_heading(one).lstrip('# ')}" for one in ladder.comparison))
+    for part in ladder_parts(ladder):
+        _part(page, part)
+    for one in ladder.comparison:
+        opening = ("", f"<details><summary>{for_markdown(headline(one), limit=_SENTENCE)}</summary>")
+        with page.within(opening, ("", "</details>")) as fits:
+            for part in parts(one) if fits else ():
+                _part(page, part)
+    return page.text()
+
+
+def _heading(comparison: Comparison) -> str:
+    line = headline(comparison)
+    return f"## {_MARKS[line.partition(':')[0]]} {for_markdown(line, limit=_SENTENCE)}"
 
 
 class _Page:

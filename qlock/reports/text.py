@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from qlock.core.comparison import Comparison
 from qlock.core.escape import for_terminal
-from qlock.reports.interface import Part, Row, headline, parts
+from qlock.core.ladder import Ladder
+from qlock.reports.interface import Part, Row, headline, ladder_parts, parts
 
 SUFFIX = ".txt"
 
@@ -27,6 +28,12 @@ def render(comparison: Comparison) -> str:
     for part in parts(comparison):
         lines += _part(part)
     return "\n".join(lines) + "\n"
+
+
+def render_all(ladder: Ladder) -> str:
+    """All points in one view, then each comparison."""
+    seen = "\n".join(line for part in ladder_parts(ladder) for line in _part(part)).lstrip("\n")
+    return "\n".join([f"{seen}\n", *map(render, ladder.comparison)])
 
 
 def _part(part: Part) -> Iterator[str]:

@@ -93,3 +93,25 @@ def test_two_runs_of_one_lock_are_each_others_noise(project: Project, typed: Typ
     again = typed("run", project.lock_path, "--repeat-lock").out.strip()
     said = typed("diff", f"{run}:A@plain", f"{run}:B@plain", "--noise", again)
     assert said.code == 0
+
+
+def test_many_points_are_a_ladder(project: Project, typed: Type) -> None:
+    run = a_run(project, COMPARE)
+    said = typed("diff", run, "--at-most-gb", "1")
+    assert said.code == 0
+    assert said.out.startswith("Ladder of digits\n  best at or under 1.0 GB: ")
+    assert "\nVALID: B@plain (B) against A@plain (A)" in said.out
+    assert typed("diff", run, run, "--reference", "A@plain").out.startswith("Ladder of digits\n  point ")
+
+
+def test_a_format_without_a_ladder_has_no_best(project: Project, typed: Type) -> None:
+    said = typed("diff", a_run(project, COMPARE), "--json", "--at-most-gb", "1")
+    assert said.code == 2
+    assert said.talk == ["error: got --at-most-gb with format json, which shows no ladder"]
+
+
+@pytest.mark.parametrize("name, start", [("html", "<!doctype html>"), ("junit", "<?xml ")])
+def test_a_page_and_a_list_of_cases(project: Project, typed: Type, name: str, start: str) -> None:
+    said = typed("diff", a_run(project, COMPARE), "--format", name, "--output", f"out/report.{name}")
+    assert (said.code, said.out) == (0, f"out/report.{name}\n")
+    assert (project.path / f"out/report.{name}").read_text().startswith(start)

@@ -7,7 +7,8 @@ from qlock.core.agreement import Agreement
 from qlock.core.compare import compare
 from qlock.core.comparison import Comparison
 from qlock.core.endings import Endings
-from qlock.reports.markdown import MOST_CHARACTERS, SUFFIX, render
+from qlock.core.ladder import ladder
+from qlock.reports.markdown import MOST_CHARACTERS, SUFFIX, render, render_all
 from tests.fakes.comparisons import a_side
 from tests.golden.make_reports import a_comparison
 
@@ -82,3 +83,22 @@ def test_a_suite_without_endings_leaves_no_empty_table() -> None:
     found = a_comparison()
     assert isinstance(found.suite[1].endings, Endings)
     assert "### Endings" not in render(replace(found, suite=found.suite[:1]))
+
+
+def test_many_points_stand_in_one_view_and_each_comparison_is_folded() -> None:
+    page = render_all(ladder([a_comparison()] * 2, at_most_bytes=106_000_000))
+    assert page.startswith(
+        "## 2 comparisons\n\n"
+        "- ✅ VALID: Q4_K_M&#64;f16kv (B) against F16&#64;f16kv (A); meant to differ: weights\n"
+        "- ✅ VALID: Q4_K_M&#64;f16kv (B) against F16&#64;f16kv (A); meant to differ: weights\n"
+        "\n### Ladder of wikitext\n\n- best at or under 106.0 MB: F16&#64;f16kv, of 2 points\n\n| point | size |"
+    )
+    assert page.index("Ladder of orders") < page.index("<details>") < page.index("### Scores")
+    assert page.count("<details>") == page.count("</details>")
+
+
+def test_a_ladder_never_outgrows_a_comment() -> None:
+    page = render_all(ladder([huge(3)] * 12))
+    assert len(page) <= MOST_CHARACTERS
+    assert page.count("<details>") == page.count("</details>")
+    assert "did not fit" in page

@@ -1,12 +1,14 @@
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core.compare import compare
 from qlock.core.escape import visible
+from qlock.core.ladder import ladder
 from qlock.reports import text
 from qlock.reports.interface import Part
-from qlock.reports.text import SUFFIX, render
+from qlock.reports.text import SUFFIX, render, render_all
 from tests.fakes.comparisons import a_side
 from tests.golden.make_reports import HOSTILE, a_comparison
 
@@ -73,3 +75,22 @@ def test_a_row_is_one_line_whatever_its_cells_hold(rows: list[tuple[str, str]]) 
     lines = table(("a", "b"), *rows)
     assert len(lines) == len(rows) + 1
     assert not any("\n" in line for line in lines)
+
+
+def test_many_points_stand_in_one_view_first() -> None:
+    found = a_comparison()
+    other = msgspec.structs.replace(
+        found, b=msgspec.structs.replace(found.b, name="runs/x:Q2_K@f16kv", point="Q2_K@f16kv")
+    )
+    shown = render_all(ladder([found, other], at_most_bytes=106_000_000))
+    lines = shown.split("\n")
+    at = lines.index("Ladder of orders")
+    assert lines[:2] == ["Ladder of wikitext", "  best at or under 106.0 MB: F16@f16kv, of 3 points"]
+    assert lines[at + 1 : at + 6] == [
+        "  best at or under 106.0 MB: Q2_K@f16kv, of 3 points",
+        "  point         size      bits   score   interval        change       interval             verdict             unfinished  loops  equal   front",
+        "  F16@f16kv     105.5 MB  16.00  80.4 %  72.0 to 86.7 %  -            -                    reference           1.7 %       0 %    -",
+        "  Q2_K@f16kv    105.5 MB  4.85   82.1 %  74.0 to 88.1 %  +1.8 points  -5.2 to +8.8 points  no difference seen  2.6 %       0 %    86.8 %  front",
+        "  Q4_K_M@f16kv  105.5 MB  4.85   82.1 %  74.0 to 88.1 %  +1.8 points  -5.2 to +8.8 points  no difference seen  2.6 %       0 %    86.8 %  front",
+    ]
+    assert shown.endswith(f"\n\n{render(found)}\n{render(other)}")

@@ -22,7 +22,7 @@ from qlock.reports.html.markup import Markup, element, many, text
 from qlock.reports.html.plots import comparison_plots
 from qlock.reports.html.rungs import ladder_plots
 from qlock.reports.html.tables import flips, part
-from qlock.reports.interface import Part, headline, ladder_part, parts
+from qlock.reports.interface import Part, headline, ladder_parts, parts
 
 SUFFIX = ".html"
 
@@ -51,7 +51,7 @@ def render_all(found: Ladder) -> str:
         element("h1", text(title)),
         _contents(found),
         element("div", *ladder_plots(found), class_="plots"),
-        part(ladder_part(found)),
+        *map(part, ladder_parts(found)),
         *(
             _comparison(one, f"c{number}", most, alone=False)
             for number, one in enumerate(found.comparison, start=1)

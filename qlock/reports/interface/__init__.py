@@ -16,10 +16,10 @@ from typing import Protocol
 
 from qlock.core.comparison import Comparison
 from qlock.reports.interface import answers, ground, scores
-from qlock.reports.interface.ladder import ladder as ladder_part
+from qlock.reports.interface.ladder import ladder_parts
 from qlock.reports.interface.part import Part, Row
 
-__all__ = ["Part", "Report", "Row", "headline", "ladder_part", "parts"]
+__all__ = ["Part", "Report", "Row", "headline", "ladder_parts", "parts"]
 
 
 class Report(Protocol):

@@ -18,41 +18,36 @@ from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text
 
 READ_OFF = (
-    "points are tested against their reference alone, never against one another; the front and the best are read "
+    "change is to the reference, bits are per weight; points are tested against their reference alone, never against one another; the front and the best are read "
     "off the levels"
 )
 
 
-def ladder(found: Ladder) -> Part:
-    """Every point in every suite: size, score, endings, agreement, and whether it stands on the front."""
-    suites = dict.fromkeys(mark.suite for rung in found.rung for mark in rung.mark)
-    return Part(
-        heading="Ladder",
-        sentences=tuple(_best(found)),
-        columns=(
-            "suite",
-            "point",
-            "size",
-            "bits per weight",
-            "score",
-            "interval",
-            "to reference",
-            "interval",
-            "verdict",
-            "unfinished",
-            "loops",
-            "equal",
-            "front",
-        ),
-        rows=tuple(
-            _row(rung, mark)
-            for suite in suites
-            for rung in found.rung
-            for mark in rung.mark
-            if mark.suite == suite
-        ),
-        remarks=(READ_OFF,),
-    )
+def ladder_parts(found: Ladder) -> Iterator[Part]:
+    """Suite by suite every point: size, score, endings, agreement, and whether it stands on the front."""
+    suites = tuple(dict.fromkeys(mark.suite for rung in found.rung for mark in rung.mark))
+    best = {one.suite: _best(found, one) for one in found.best}
+    for suite in suites:
+        yield Part(
+            heading=f"Ladder of {suite}",
+            sentences=tuple(filter(None, (best.get(suite),))),
+            columns=(
+                "point",
+                "size",
+                "bits",
+                "score",
+                "interval",
+                "change",
+                "interval",
+                "verdict",
+                "unfinished",
+                "loops",
+                "equal",
+                "front",
+            ),
+            rows=tuple(_row(rung, mark) for rung in found.rung for mark in rung.mark if mark.suite == suite),
+            remarks=(READ_OFF,) if suite == suites[-1] else (),
+        )
 
 
 def shown_level(measure: Measure, value: float) -> float:
@@ -83,7 +78,6 @@ def verdict_text(rung: Rung, mark: Mark) -> str:
 def _row(rung: Rung, mark: Mark) -> Row:
     bits = rung.bits_per_weight
     return (
-        mark.suite,
         rung.name,
         bytes_text(rung.file_bytes),
         f"{bits:.2f}" if isinstance(bits, float) else "unknown",
@@ -103,21 +97,17 @@ def _row(rung: Rung, mark: Mark) -> Row:
 def _interval(mark: Mark) -> str:
     match mark.interval:
         case Interval(low=low, high=high):
-            return f"{level_text(mark.measure, low)} to {level_text(mark.measure, high)}"
+            ends = level_text(mark.measure, low), level_text(mark.measure, high)
+            return f"{ends[0].removesuffix(' %')} to {ends[1]}"
         case CannotTell():
             return "-"
 
 
-def _best(found: Ladder) -> Iterator[str]:
-    if found.at_most_bytes is UNSET:
-        return
-    for best in found.best:
-        yield f"best at or under {bytes_text(found.at_most_bytes)} in {best.suite}: {_named(best)}"
-
-
-def _named(best: Best) -> str:
+def _best(found: Ladder, best: Best) -> str:
+    assert found.at_most_bytes is not UNSET  # else there is no best
+    words = f"best at or under {bytes_text(found.at_most_bytes)}: "
     match best.rung:
         case CannotTell(why=why):
-            return why
+            return words + why
         case name:
-            return f"{name}, of {best.candidates} points"
+            return f"{words}{name}, of {best.candidates} points"

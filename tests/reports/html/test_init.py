@@ -122,7 +122,7 @@ def test_many_stand_in_one_view_before_each_alone() -> None:
     page = Page(render_all(ladder(many(), at_most_bytes=90_000_000)))
     assert [one["href"] for one in page.all("a")] == ["#c1", "#c2"]
     assert {one["id"] for one in page.all("section") if "id" in one} == {"c1", "c2"}
-    assert "best at or under 90.0 MB in orders: Q2_K@f16kv, of 1 points" in page.text
+    assert "best at or under 90.0 MB: Q2_K@f16kv, of 1 points" in page.text
     assert page.text.index("2 comparisons") < page.text.index("best at or under") < page.text.index("Scores")
 
 
