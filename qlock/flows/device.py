@@ -125,9 +125,9 @@ def _usable(world: World) -> tuple[tuple[_Usable, ...], str]:
     seen = world.nvml.gpus()
     match seen:
         case Missing(why=why):
-            raise _no_gpu(why)
+            raise _no_gpu(why + _amd_too(world))
         case ():
-            raise _no_gpu("the NVIDIA driver shows no card")
+            raise _no_gpu("the NVIDIA driver shows no card" + _amd_too(world))
         case _:
             pass
     by_uuid = {one.uuid: one for one in seen}
@@ -143,6 +143,15 @@ def _usable(world: World) -> tuple[tuple[_Usable, ...], str]:
     if not found:
         raise _no_gpu("; ".join(whys))
     return tuple(found), "; ".join(whys)
+
+
+def _amd_too(world: World) -> str:
+    """That AMD's cards are of no use: nothing that the engine understands hides one of them from it."""
+    match world.amd.gpus():
+        case Missing() | ():
+            return ""
+        case cards:
+            return f"; this version measures on NVIDIA's cards alone, and there are {len(cards)} of AMD"
 
 
 def _no_gpu(why: str) -> AbsentError:

@@ -14,11 +14,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec import UNSET
 
 from qlock import __version__
 from qlock.core.base import Base
-from qlock.core.units import bytes_text
+from qlock.core.facts import Gpu
+from qlock.core.units import bytes_text, watts_of_mw
 from qlock.engines.interface import Engine
 from qlock.errors import AbsentError, QlockError
 from qlock.flows.proving import Opener
@@ -124,35 +127,53 @@ def _engine(open_engine: Opener) -> str:
 
 
 def _gpus(world: World) -> Iterator[Row]:
+    """NVIDIA's cards or why there is none, and AMD's where their driver is loaded."""
     try:
         seen = world.nvml.gpus()
     except QlockError as error:
         yield Row(what="gpu", state="absent", says=str(error), is_needed=False, hint=error.hint)
-        return
-    match seen:
-        case Missing(why=why):
-            yield Row(what="gpu", state="absent", says=why, is_needed=False)
-        case ():
-            yield Row(what="gpu", state="absent", says="the driver shows no card", is_needed=False)
-        case _:
-            for card in seen:
-                yield _card(card)
+    else:
+        match seen:
+            case Missing(why=why):
+                yield Row(what="gpu", state="absent", says=why, is_needed=False)
+            case ():
+                yield Row(what="gpu", state="absent", says="the driver shows no card", is_needed=False)
+            case _:
+                for card in seen:
+                    yield _card("gpu", card)
+    match world.amd.gpus():
+        case Missing():
+            pass
+        case cards:
+            for card in cards:
+                yield _card("gpu amd", card)
 
 
-def _card(card: GpuSeen) -> Row:
-    what = f"gpu {card.index}"
+def _card(what: str, card: GpuSeen) -> Row:
+    what = f"{what} {card.index}"
     match card.gpu:
         case Missing(why=why):
             return Row(what=what, state="absent", says=why, is_needed=False)
         case gpu:
-            return Row(
-                what=what,
-                state="ok",
-                says=f"{gpu.gpu_name} {gpu.mig_profile}".rstrip()
-                + f", {bytes_text(gpu.memory_bytes)}, compute capability {gpu.compute_capability}, "
-                f"driver {card.driver_version}",
-                is_needed=False,
-            )
+            return Row(what=what, state="ok", says=", ".join(_told(gpu, card)), is_needed=False)
+
+
+def _told(gpu: Gpu, card: GpuSeen) -> Iterator[str]:
+    """Everything that a lock would hold of a card, with the reason where it tells nothing."""
+    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "memory_bytes": ("memory", bytes_text),
+        "sm_count": ("multiprocessors", "{} multiprocessors".format),
+        "ecc": ("ECC", lambda is_on: f"ECC {'on' if is_on else 'off'}"),
+        "power_limit_mw": ("power limit", lambda limit_mw: f"power limit {watts_of_mw(limit_mw):g} W"),
+        "cuda_version": ("CUDA version", "CUDA {}".format),
+    }
+    yield f"{gpu.gpu_name} {gpu.mig_profile}".rstrip()
+    yield f"{gpu.pci_device_id} at {card.pci_bus_id}"
+    yield f"compute capability {gpu.compute_capability}"
+    yield f"driver {card.driver_version}"
+    for field, (what, text) in shown.items():
+        value = getattr(gpu, field)
+        yield f"{what} missing ({card.untold.get(field, 'not told')})" if value is UNSET else text(value)
 
 
 def _folder(path: Path) -> str:

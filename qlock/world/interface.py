@@ -261,6 +261,13 @@ class Nvml(Protocol):
         """Every card that this process may see; ``Missing`` when there is no driver."""
 
 
+class Amd(Protocol):
+    """AMD's cards."""
+
+    def gpus(self) -> tuple[GpuSeen, ...] | Missing:
+        """Every card that the kernel drives; ``Missing`` when there is no driver."""
+
+
 class Wheels(Protocol):
     """Files that came with installed Python packages."""
 
@@ -330,6 +337,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     maps: Maps
     host: Host
     nvml: Nvml
+    amd: Amd
     wheels: Wheels
     environment: Mapping[str, str]
     """The environment variables as they were when qlock started."""

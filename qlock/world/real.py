@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qlock.errors import AbsentError
-from qlock.world import clock, digests, files, folder, host, journal, maps, nvml, wheel
+from qlock.world import amd, clock, digests, files, folder, host, journal, maps, nvml, wheel
 from qlock.world.hub import open_hub
 from qlock.world.interface import World
 from qlock.world.remote import RealRemote
@@ -40,6 +40,7 @@ def real_world(announce: Callable[[str], None] = lambda _: None) -> World:
         maps=maps,
         host=host,
         nvml=nvml,
+        amd=amd,
         wheels=wheel,
         hub=open_hub(environment, clock=clock, announce=announce),
         remote=RealRemote(environment, folder=cache / "url", clock=clock, announce=announce),

@@ -108,6 +108,16 @@ class ScriptedNvml:
                 return answer
 
 
+class ScriptedAmd:
+    """AMD cards as the test wants them; without any, a machine without their driver."""
+
+    def __init__(self, answer: tuple[GpuSeen, ...] | Missing | None = None) -> None:
+        self._answer = answer or Missing(why="the amdgpu driver is not loaded")
+
+    def gpus(self) -> tuple[GpuSeen, ...] | Missing:
+        return self._answer
+
+
 def seen(*cards: Gpu, driver_version: str = "550.54.15") -> tuple[GpuSeen, ...]:
     """Cards in the places of one machine."""
     return tuple(
@@ -180,6 +190,7 @@ def fake_world(place: Path) -> World:
         maps=ScriptedMaps(),
         host=FixedHost(),
         nvml=ScriptedNvml(),
+        amd=ScriptedAmd(),
         wheels=ScriptedWheels(),
         hub=open_hub(no_network, clock=clock),
         remote=RealRemote(no_network, folder=place / "cache" / "qlock" / "url", clock=clock),

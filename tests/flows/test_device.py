@@ -22,7 +22,7 @@ from tests.fakes.comparisons import a_plain_lock, a_side
 from tests.fakes.documents import a_spec
 from tests.fakes.nvml import A100_40, A100_80, SLICES, VGPU, StubbedNvml, script
 from tests.fakes.project import Project, refusal
-from tests.fakes.world import CPU, L4, ScriptedNvml, fake_world, seen
+from tests.fakes.world import CPU, L4, ScriptedAmd, ScriptedNvml, fake_world, seen
 
 T4 = msgspec.structs.replace(L4, gpu_name="Tesla T4", pci_device_id="10de:1eb8", compute_capability="7.5")
 A100 = msgspec.structs.replace(
@@ -120,6 +120,14 @@ def test_no_usable_gpu_is_refused_with_the_reason(tmp_path: Path, answer: Any, w
     assert why_not(machine(tmp_path, nvml=ScriptedNvml(answer))) == (
         f"device: no GPU can be used: {why}",
         "`qlock doctor` shows what this machine has; `nvidia-smi` its cards",
+    )
+
+
+def test_cards_of_amd_are_no_usable_cards_yet(tmp_path: Path) -> None:
+    world = msgspec.structs.replace(machine(tmp_path), amd=ScriptedAmd(seen(L4, L4)))
+    assert why_not(world)[0] == (
+        "device: no GPU can be used: the NVIDIA driver shows no card; "
+        "this version measures on NVIDIA's cards alone, and there are 2 of AMD"
     )
 
 

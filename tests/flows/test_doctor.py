@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from qlock import __version__
 from qlock.core.facts import Device
@@ -15,7 +16,7 @@ from qlock.errors import AbsentError
 from qlock.flows.doctor import Health, Row, doctor
 from qlock.world.interface import MappedFile, Missing, World
 from tests.fakes.engine import Script
-from tests.fakes.world import L4, FixedHost, ScriptedMaps, ScriptedNvml, fake_world, seen
+from tests.fakes.world import L4, FixedHost, ScriptedAmd, ScriptedMaps, ScriptedNvml, fake_world, seen
 
 
 class BlindHost(FixedHost):
@@ -110,10 +111,40 @@ def test_each_card_has_a_line(tmp_path: Path) -> None:
     one, two = seen(L4, L4)
     cards = (one, msgspec.structs.replace(two, gpu=Missing(why="GPU `1` does not tell its memory")))
     health = look(tmp_path, msgspec.structs.replace(machine(tmp_path), nvml=ScriptedNvml(cards)))
-    assert row(health, "gpu 0").says == "NVIDIA L4, 24.2 GB, compute capability 8.9, driver 550.54.15"
+    assert row(health, "gpu 0").says == (
+        "NVIDIA L4, 10de:27b8 at 00000000:01:00.0, compute capability 8.9, driver 550.54.15, 24.2 GB, "
+        "58 multiprocessors, ECC on, power limit 72 W, CUDA 12.4"
+    )
     assert (row(health, "gpu 1").state, row(health, "gpu 1").says) == (
         "absent",
         "GPU `1` does not tell its memory",
+    )
+
+
+def test_a_slice_and_what_a_card_does_not_tell_are_said(tmp_path: Path) -> None:
+    part = msgspec.structs.replace(L4, mig_profile="1g.5gb", ecc=UNSET, power_limit_mw=UNSET)
+    health = look(tmp_path, msgspec.structs.replace(machine(tmp_path), nvml=ScriptedNvml(seen(part))))
+    assert row(health, "gpu 0").says == (
+        "NVIDIA L4 1g.5gb, 10de:27b8 at 00000000:01:00.0, compute capability 8.9, driver 550.54.15, 24.2 GB, "
+        "58 multiprocessors, ECC missing (the card does not tell it), "
+        "power limit missing (the card does not tell it), CUDA 12.4"
+    )
+
+
+def test_cards_of_amd_are_told_where_their_driver_is_loaded(tmp_path: Path) -> None:
+    card = msgspec.structs.replace(
+        L4,
+        gpu_name="AMD INSTINCT MI210",
+        pci_device_id="1002:740f",
+        compute_capability="gfx90a",
+        cuda_version=UNSET,
+    )
+    amd = ScriptedAmd(seen(card, driver_version="amdgpu 6.7.0"))
+    health = look(tmp_path, msgspec.structs.replace(machine(tmp_path), amd=amd))
+    assert row(health, "gpu").says == "the NVML library of the NVIDIA driver is not installed"
+    assert row(health, "gpu amd 0").says == (
+        "AMD INSTINCT MI210, 1002:740f at 00000000:01:00.0, compute capability gfx90a, driver amdgpu 6.7.0, "
+        "24.2 GB, 58 multiprocessors, ECC on, power limit 72 W, CUDA version missing (the card does not tell it)"
     )
 
 
