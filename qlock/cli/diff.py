@@ -52,8 +52,8 @@ class Line(NamedTuple):
 def verb(means: Means, /, **given: Any) -> Answer:
     """Compare points, where they may be compared.
 
-    A and B are RUN or RUN:POINT. With one run, each point is compared with the reference, and several points are shown
-    in one view, the ladder. Exits with 4 when more
+    A and B are RUN or RUN:POINT, or locks, to see what differs before anything is run. With one run, each point is
+    compared with the reference, and several points are shown in one view, the ladder. Exits with 4 when more
     differs than is meant to, with 1 when a gate fails or cannot be decided.
     """
     return _diff(means, Line(**given))

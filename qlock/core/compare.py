@@ -13,6 +13,8 @@ Steps, in the order of the report:
 ``compare(b, a)`` is ``compare(a, b)`` with sides exchanged and every difference negated; gates alone look in one
 direction. A run that is not sealed is compared as far as it goes, and gets no verdict.
 
+Locks alone are compared too: whether runs of them could be, and which jobs would have to be measured again.
+
 Does not live here: reading runs (``flows.diff``), showing a comparison (``reports``).
 """
 
@@ -23,6 +25,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from qlock.core import noise
 from qlock.core.agreement import agreement
@@ -43,12 +46,14 @@ from qlock.core.gates import judge
 from qlock.core.lock import ModelPin
 from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
+from qlock.core.plan import jobs
 from qlock.core.recipe import RecipeRow
 from qlock.core.scores import Score, against_noise, described, score, withheld
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, suites_of
 from qlock.core.slices import slices
 from qlock.core.stats import CannotTell
 from qlock.core.validity import Difference, Treatment, differences
+from qlock.errors import InputError
 
 _MOST_WHY = 20
 _WITHHELD: dict[State, str] = {
@@ -99,6 +104,49 @@ def compare(
         recipes=_recipes(model_of(a), model_of(b)),
         gate=tuple(judge(rule, common.get(rule.suite), withheld=_WITHHELD[state]) for rule in gates),
     )
+
+
+def compare_locks(a: Side, b: Side, *, treatment: Treatment = "weights") -> Comparison:
+    """What differs between two points of locks, and what follows from it; nothing was measured.
+
+    Args:
+        a: The reference, without sittings.
+        b: What is judged.
+        treatment: The one thing that is meant to differ.
+    """
+    found = compare(replace(a, sealed=True), replace(b, sealed=True), treatment=treatment)
+    return replace(
+        found,
+        a=replace(found.a, record="none"),
+        b=replace(found.b, record="none"),
+        said_first=(*_follows(a, b, found.state), *found.said_first),
+        suite=(),
+        noise_unmeasured="",
+        gate=(),
+    )
+
+
+def _follows(a: Side, b: Side, state: State) -> Iterator[str]:
+    """What two locks come to before anything is run."""
+    may = "may be compared" if state == "valid" else "may not be compared"
+    yield f"locks alone: nothing is measured here; runs of these two points {may}"
+    if a.lock == b.lock or a.point != b.point:
+        return
+    mine, theirs = _jobs(a), _jobs(b)
+    if mine is None or theirs is None:
+        yield "a lock is not proved yet, so it is not known which jobs would have to be measured again"
+        return
+    again = [name for name, digest in theirs.items() if mine.get(name) != digest]
+    told = f"; to be measured: {', '.join(again[:_MOST_WHY])}" if again else ""
+    yield f"{len(theirs) - len(again)} of {len(theirs)} jobs are the same, and their records are taken over{told}"
+
+
+def _jobs(side: Side) -> dict[str, str] | None:
+    """Digests of the point's jobs by name; ``None`` where the lock does not know them yet."""
+    try:
+        return {job.name: job.digest for job in jobs(side.lock) if job.point == side.point}
+    except InputError:
+        return None
 
 
 class _Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +253,7 @@ def _shown(side: Side) -> Shown:
         engine=for_message(f"{engine_of(side).name} ({engine_of(side).label})"),
         device=for_message(device_of(side).name),
         repeatable="unknown" if point.repeatable is UNSET else point.repeatable,
-        sealed=side.sealed,
+        record="sealed" if side.sealed else "open",
         warnings=tuple(map(for_message, model_of(side).warnings)),
     )
 

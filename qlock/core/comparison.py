@@ -37,7 +37,8 @@ class Shown(Base, frozen=True, kw_only=True):
     engine: str
     device: str
     repeatable: str
-    sealed: bool
+    record: Literal["sealed", "open", "none"]
+    """What there is of a run; ``none`` where locks alone are compared."""
     warnings: tuple[str, ...]
 
 

@@ -2,6 +2,7 @@
 
 A run is named by its folder, or by the folder of all runs of a lock where only one of them can be meant; ``RUN:POINT``
 names a point of it. With one run, each other point is compared with the reference; with two, points of one name.
+Locks are named by their files, and compared in the same way with nothing measured.
 
 Does not live here: the comparison (``core.compare``), showing it (``reports``).
 """
@@ -15,7 +16,7 @@ from typing import get_args
 import msgspec
 from msgspec import UNSET
 
-from qlock.core.compare import compare
+from qlock.core.compare import compare, compare_locks
 from qlock.core.comparison import Comparison
 from qlock.core.digest import blake3_of
 from qlock.core.escape import for_message
@@ -27,6 +28,7 @@ from qlock.core.sides import Side, Sitting
 from qlock.core.validity import Treatment
 from qlock.errors import AbsentError, InputError, UsageError
 from qlock.flows.kinds import suite_kind
+from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, run_folders
 from qlock.flows.scores import grades_of
 from qlock.world.interface import World
@@ -39,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asks of ``diff``."""
 
     left: str
-    """``RUN`` or ``RUN:POINT``: the reference where there are two runs."""
+    """``RUN`` or ``RUN:POINT``, or ``LOCK.toml``: the reference where there are two."""
     right: str | None = None
     reference: str | None = None
     """The point that others are compared with; the lock's own when not given."""
@@ -47,6 +49,18 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What is meant to differ; as the locks declare when not given."""
     noise: tuple[str, ...] = ()
     """Further runs of the same locks."""
+
+
+class OpenLock(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock that is compared without a run."""
+
+    name: str
+    lock: Lock
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """Names of its points."""
+        return tuple(point.name for point in self.lock.point)
 
 
 class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +90,8 @@ def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
         AbsentError: There is no such run, or several.
         InputError: A lock, record or grade is unreadable, or was changed after the seal.
     """
+    if _is_lock(asked.left) or (asked.right is not None and _is_lock(asked.right)):
+        return _locks(world, asked)
     left_path, left_point = _named(asked.left)
     left = open_run(world, left_path)
     if asked.right is None:
@@ -106,6 +122,45 @@ def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
             again_b=None if again_right is None else side(again_right, b),
         )
         for a, b in chosen
+    )
+
+
+def _is_lock(named: str) -> bool:
+    return _named(named)[0].suffix == ".toml"
+
+
+def _locks(world: World, asked: Asked) -> tuple[Comparison, ...]:
+    """Points of one lock or of two."""
+    if asked.noise:
+        raise UsageError("got --noise with locks, expected runs: a lock has no noise")
+    for named in filter(None, (asked.left, asked.right)):
+        if not _is_lock(named):
+            raise UsageError(
+                f"got a lock and `{for_message(named)}`, expected two locks or two runs",
+                hint="each run holds its lock as `lock.toml`",
+            )
+    left_path, left_point = _named(asked.left)
+    left = right = _open_lock(world, left_path)
+    if asked.right is None:
+        chosen = _within(left, left_point, asked.reference)
+    else:
+        right_path, right_point = _named(asked.right)
+        right = _open_lock(world, right_path)
+        chosen = _between((left, left_point), (right, right_point), asked.reference)
+    treatment = _treatment(asked, left.lock, right.lock)
+    return tuple(
+        compare_locks(_lock_side(left, a), _lock_side(right, b), treatment=treatment) for a, b in chosen
+    )
+
+
+def _open_lock(world: World, path: Path) -> OpenLock:
+    lock, _ = read_lock_file(world, world.cwd / path)
+    return OpenLock(name=path.as_posix(), lock=lock)
+
+
+def _lock_side(opened: OpenLock, point: str) -> Side:
+    return Side(
+        name=f"{opened.name}:{point}", lock=opened.lock, point=point, sealed=False, forced=(), sittings={}
     )
 
 
@@ -217,14 +272,14 @@ def _named(text: str) -> tuple[Path, str | None]:
     return Path(text), None
 
 
-def _known(run: OpenRun, point: str) -> str:
+def _known(run: OpenRun | OpenLock, point: str) -> str:
     if point not in run.points:
         known = ", ".join(run.points)
         raise UsageError(f"got point `{for_message(point)}`, expected one of `{run.name}`: {known}")
     return point
 
 
-def _within(run: OpenRun, point: str | None, reference: str | None) -> list[tuple[str, str]]:
+def _within(run: OpenRun | OpenLock, point: str | None, reference: str | None) -> list[tuple[str, str]]:
     """Points of one run, each with the reference."""
     if reference is None:
         if run.lock.compare is UNSET:
@@ -240,7 +295,9 @@ def _within(run: OpenRun, point: str | None, reference: str | None) -> list[tupl
 
 
 def _between(
-    left: tuple[OpenRun, str | None], right: tuple[OpenRun, str | None], reference: str | None
+    left: tuple[OpenRun | OpenLock, str | None],
+    right: tuple[OpenRun | OpenLock, str | None],
+    reference: str | None,
 ) -> list[tuple[str, str]]:
     """Points of two runs: those named, else those of one name, else the only ones."""
     (run_a, a), (run_b, b) = left, right
@@ -262,7 +319,7 @@ def _between(
     return [(_only(run_a, a, b), _only(run_b, b, a))]
 
 
-def _only(run: OpenRun, point: str | None, other: str | None) -> str:
+def _only(run: OpenRun | OpenLock, point: str | None, other: str | None) -> str:
     """The point that must be meant: the one named, the one of the other side's name, or the only one."""
     if point is not None:
         return point

@@ -4,13 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from qlock.core.compare import compare
-from qlock.core.comparison import Recipes, TypeRow
+from qlock.core.compare import compare, compare_locks
+from qlock.core.comparison import Recipes, TypeRow, exit_code_of
 from qlock.core.endings import Endings
 from qlock.core.noise import Floor
 from qlock.core.scores import Levels, p_of
+from qlock.core.sides import Side
 from qlock.core.spec import GateSpec
 from qlock.core.stats import CannotTell, Interval, noise_floor
+from qlock.errors import ExitCode
 from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, with_first
 from tests.fakes.documents import a_digest
 
@@ -273,3 +275,56 @@ def test_any_side_against_itself_is_zero(letters: str) -> None:
             case CannotTell():
                 assert suite.score.pairs == 0
         assert suite.score.verdict not in ("b-better", "b-worse")
+
+
+def follows(a: Side, b: Side) -> tuple[str, ...]:
+    """What is said first of two locks, but for warnings of models."""
+    return tuple(one for one in compare_locks(a, b).said_first if not one.startswith("both sides: "))
+
+
+def test_two_points_of_a_lock_are_compared_before_anything_is_run() -> None:
+    found = compare_locks(a_side(sealed=False), a_side(model="Q4_K_M", sealed=False))
+    assert (found.state, found.treatment_differs, found.suite, found.gate) == ("valid", True, (), ())
+    assert (found.a.record, found.b.record, found.noise_unmeasured) == ("none", "none", "")
+    assert found.said_first[0] == (
+        "locks alone: nothing is measured here; runs of these two points may be compared"
+    )
+    assert {one.path for one in found.difference} >= {"model.tensors_digest", "model.file.weights"}
+    assert exit_code_of((found,)) == ExitCode.YES
+
+
+def test_locks_of_two_machines_may_not_be_compared() -> None:
+    elsewhere = a_side(lock=with_first(a_plain_lock(), device={"cpu_model": "Xeon"}), sealed=False)
+    found = compare_locks(a_side(sealed=False), elsewhere)
+    assert (found.state, found.why) == (
+        "invalid",
+        ("fatal: device.cpu_model: A has `AMD EPYC 9555`, B has `Xeon`",),
+    )
+    assert follows(a_side(), elsewhere) == (
+        "locks alone: nothing is measured here; runs of these two points may not be compared",
+        (
+            "0 of 2 jobs are the same, and their records are taken over; "
+            "to be measured: wikitext.F16@f16kv.1, orders.F16@f16kv.1"
+        ),
+    )
+    assert exit_code_of((found,)) == ExitCode.INVALID
+
+
+def test_what_a_new_lock_measures_again_is_said() -> None:
+    lock = a_plain_lock()
+    text, exam = lock.suite
+    other = replace(lock, suite=(text, replace(exam, ask_version=exam.ask_version + 1)))
+    assert follows(a_side(lock=lock), a_side(lock=other))[1] == (
+        "1 of 2 jobs are the same, and their records are taken over; to be measured: orders.F16@f16kv.1"
+    )
+    gated = replace(lock, gate=(GateSpec(suite="orders", rule="no-more-errors"),))
+    assert follows(a_side(lock=lock), a_side(lock=gated))[1] == (
+        "2 of 2 jobs are the same, and their records are taken over"
+    )
+
+
+def test_a_lock_that_is_not_proved_yet_does_not_know_its_jobs() -> None:
+    early = with_first(a_plain_lock(), point={"prompts": UNSET})
+    assert follows(a_side(), a_side(lock=early))[1] == (
+        "a lock is not proved yet, so it is not known which jobs would have to be measured again"
+    )

@@ -292,3 +292,26 @@ def test_a_side_is_what_lies_in_the_folder(project: Project) -> None:
         ("text", 1, 3),
     ]
     assert side.sittings["digits"][0].outcomes.keys() == {f"q{number:02d}" for number in range(12)}
+
+
+def test_locks_are_compared_without_a_run(project: Project) -> None:
+    lock = project.lock_path
+    lock = lock if not Path(lock).is_absolute() else Path(lock).relative_to(project.path)
+    (found,) = diff(project.world, Asked(left=str(lock)))
+    assert (found.a.name, found.b.name) == (f"{lock}:A@plain", f"{lock}:B@plain")
+    assert (found.state, found.b.record, found.suite) == ("valid", "none", ())
+    assert compared(project, str(lock), right=str(lock)) == [("A@plain", "A@plain"), ("B@plain", "B@plain")]
+    assert compared(project, f"{lock}:B@plain", right=f"{lock}:A@plain") == [("B@plain", "A@plain")]
+
+
+def test_a_lock_is_not_compared_with_a_run_and_has_no_noise(project: Project) -> None:
+    lock = "locks/x.toml"
+    assert refused(project, UsageError, lock, right=RUNS) == (
+        f"got a lock and `{RUNS}`, expected two locks or two runs",
+        "each run holds its lock as `lock.toml`",
+    )
+    assert refused(project, UsageError, lock, noise=(RUNS,)) == (
+        "got --noise with locks, expected runs: a lock has no noise",
+        "",
+    )
+    assert refused(project, AbsentError, lock)[0].endswith("locks/x.toml` is not there")

@@ -25,9 +25,9 @@ def sides(comparison: Comparison) -> Part:
     return Part(
         heading="",
         sentences=tuple(sentences),
-        columns=("side", "run and point", "engine", "device", "repeatable", "state"),
+        columns=("side", "run and point", "engine", "device", "repeatable", "record"),
         rows=tuple(
-            (which, side.name, side.engine, side.device, side.repeatable, "sealed" if side.sealed else "open")
+            (which, side.name, side.engine, side.device, side.repeatable, side.record)
             for which, side in (("A", comparison.a), ("B", comparison.b))
         ),
     )
