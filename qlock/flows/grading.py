@@ -22,6 +22,7 @@ from qlock.core.exchange import (
     Unparsable,
     Wrong,
 )
+from qlock.core.pairs import mark_of
 from qlock.core.record import Grade, Record, Row
 from qlock.flows.kinds import SuiteKind
 from qlock.suites.interface import Item, play_back
@@ -113,19 +114,6 @@ def told(outcome: Outcome) -> str:
             return f"{nats:.4f} nats over {tokens} tokens"
 
 
-def mark(outcome: Outcome) -> float | None:
-    """The mark of an outcome between 0 and 1; ``None`` where there is none to give."""
-    match outcome:
-        case Right():
-            return 1.0
-        case Wrong() | Unparsable():
-            return 0.0
-        case Partial(share=share):
-            return share
-        case Ungraded() | Excluded() | Nats():
-            return None
-
-
 def score(outcomes: tuple[Outcome, ...]) -> Score | None:
     """The score over outcomes; ``None`` when there is none to give.
 
@@ -135,7 +123,7 @@ def score(outcomes: tuple[Outcome, ...]) -> Score | None:
     nats = [outcome for outcome in outcomes if isinstance(outcome, Nats)]
     if nats:
         return _perplexity(nats) if len(nats) == len(outcomes) else None
-    marks = [value for value in map(mark, outcomes) if value is not None]
+    marks = [value for value in map(mark_of, outcomes) if value is not None]
     if not marks:
         return None
     return Score(

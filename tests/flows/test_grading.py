@@ -22,8 +22,9 @@ from qlock.core.exchange import (
     Unparsable,
     Wrong,
 )
+from qlock.core.pairs import mark_of
 from qlock.core.record import Row, Times
-from qlock.flows.grading import Score, TrialFailure, mark, outcome, score, told, try_grader
+from qlock.flows.grading import Score, TrialFailure, outcome, score, told, try_grader
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.suites.interface import Item
 from tests.fakes.documents import a_digest, a_suite
@@ -92,19 +93,19 @@ def test_trials_that_do_not_come_out_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "one, words, value",
+    "one, words",
     [
-        (Right(), "right", 1.0),
-        (Wrong(why="no"), "wrong: no", 0.0),
-        (Partial(share=0.25), "partial: 0.250", 0.25),
-        (Unparsable(why="no JSON"), "unparsable: no JSON", 0.0),
-        (Ungraded(why="later"), "ungraded: later", None),
-        (Excluded(why="gated"), "excluded: gated", None),
-        (nats(3.0, 2), "3.0000 nats over 2 tokens", None),
+        (Right(), "right"),
+        (Wrong(why="no"), "wrong: no"),
+        (Partial(share=0.25), "partial: 0.250"),
+        (Unparsable(why="no JSON"), "unparsable: no JSON"),
+        (Ungraded(why="later"), "ungraded: later"),
+        (Excluded(why="gated"), "excluded: gated"),
+        (nats(3.0, 2), "3.0000 nats over 2 tokens"),
     ],
 )
-def test_each_outcome_has_its_words_and_its_mark(one: Outcome, words: str, value: float | None) -> None:
-    assert (told(one), mark(one)) == (words, value)
+def test_each_outcome_has_its_words(one: Outcome, words: str) -> None:
+    assert told(one) == words
 
 
 def test_a_share_says_how_many_items_it_rests_on() -> None:
@@ -146,7 +147,7 @@ def test_perplexity_is_the_exponential_of_the_mean_cost_of_a_token(windows: list
 def test_every_item_is_counted_once(outcomes: list[Outcome]) -> None:
     found = score(tuple(outcomes))
     if found is None:
-        assert all(mark(one) is None for one in outcomes)
+        assert all(mark_of(one) is None for one in outcomes)
     else:
         assert found.items + found.left_out == len(outcomes)
         assert 0 <= found.value <= 1
