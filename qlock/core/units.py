@@ -13,11 +13,6 @@ from qlock.errors import InputError
 _BYTE_STEPS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
-def seconds_of_ns(duration_ns: int) -> float:
-    """Seconds in a duration of whole nanoseconds."""
-    return duration_ns / 1e9
-
-
 def seconds_of_ms(duration_ms: float) -> float:
     """Seconds in a duration of milliseconds."""
     return duration_ms / 1e3
@@ -31,19 +26,6 @@ def joules_of_mj(energy_mj: float) -> float:
 def watts_of_mw(power_mw: float) -> float:
     """Watts in a power of milliwatts (what NVML reports)."""
     return power_mw / 1e3
-
-
-def bits_per_weight(size_bytes: int, weights: int) -> float:
-    """Bits that one weight takes on average when ``weights`` weights lie in ``size_bytes`` bytes.
-
-    Raises:
-        InputError: There is no weight, or the size is negative.
-    """
-    if weights < 1:
-        raise InputError(f"bits per weight need weights: got `{weights}`, expected at least `1`")
-    if size_bytes < 0:
-        raise InputError(f"a size cannot be negative: got `{size_bytes}` bytes, expected at least `0`")
-    return 8 * size_bytes / weights
 
 
 def bytes_text(size_bytes: int) -> str:

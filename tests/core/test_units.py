@@ -38,27 +38,9 @@ def test_a_negative_size_is_refused() -> None:
 
 
 def test_durations_energies_and_powers() -> None:
-    assert units.seconds_of_ns(1_500_000_000) == 1.5
     assert units.seconds_of_ms(250) == 0.25
     assert units.joules_of_mj(12_345) == 12.345
     assert units.watts_of_mw(72_000) == 72.0
-
-
-def test_bits_per_weight_of_a_q8_0_block() -> None:
-    assert units.bits_per_weight(34, 32) == 8.5
-
-
-@pytest.mark.parametrize(
-    "size_bytes, weights, message",
-    [
-        (34, 0, "bits per weight need weights: got `0`, expected at least `1`"),
-        (-1, 32, "a size cannot be negative: got `-1` bytes, expected at least `0`"),
-    ],
-)
-def test_bits_per_weight_refuses_what_makes_no_sense(size_bytes: int, weights: int, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        units.bits_per_weight(size_bytes, weights)
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core.digest import StreamDigests
 from qlock.core.escape import for_message
 from qlock.core.exchange import Ending
+from qlock.core.units import seconds_of_ms
 from qlock.engines.interface import Broken, Generate, Generated
 from qlock.engines.llama_cpp.asked import Room, asked_of, budget_tokens, check_echo
 from qlock.errors import EngineError
@@ -27,7 +28,6 @@ from qlock.errors import EngineError
 
 class _Timings(msgspec.Struct, frozen=True):
     cache_n: int
-    prompt_n: int
     prompt_ms: float
     predicted_ms: float
 
@@ -200,8 +200,8 @@ def _finished(work: Generate, room: Room, said: _Completion) -> Generated | Brok
         why=ending[1],
         logprobs=logprobs if work.logprobs else (),
         logits_digest=digest if work.logits_digest else "",
-        prefill_s=max(0.0, said.timings.prompt_ms / 1000),
-        decode_s=max(0.0, said.timings.predicted_ms / 1000),
+        prefill_s=max(0.0, seconds_of_ms(said.timings.prompt_ms)),
+        decode_s=max(0.0, seconds_of_ms(said.timings.predicted_ms)),
     )
 
 
