@@ -139,7 +139,8 @@ class Canary(Base, frozen=True, kw_only=True):
     tokens_digest: Digest
     """Of the greedily decoded token ids."""
     logits_digest: Digest
-    """Of the float32 logits of every step, in order."""
+    """Of the values of every step, in order: the float32 logits of the embedded engine, or the likeliest
+    log-probabilities that a server prints. Never compared across kinds of engine."""
 
 
 class ReadBack(Base, frozen=True, kw_only=True):

@@ -44,6 +44,24 @@ class Sampling(Base, frozen=True, kw_only=True):
     """Go on after an end token, for speed tests and probes."""
 
 
+def greedy(answer_tokens: int, *, ignore_eos: bool) -> Sampling:
+    """The likeliest token at every step, and nothing else that could choose."""
+    return Sampling(
+        temperature=0.0,
+        top_k=0,
+        top_p=1.0,
+        min_p=0.0,
+        repeat_penalty=1.0,
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        penalty_tokens=0,
+        seed=0,
+        answer_tokens=answer_tokens,
+        stop=(),
+        ignore_eos=ignore_eos,
+    )
+
+
 class Load(Base, frozen=True, kw_only=True):
     """What to load: where the files lie now, and how."""
 
@@ -61,7 +79,7 @@ class Generate(Base, frozen=True, kw_only=True, tag_field="kind", tag="generate"
     logprobs: bool
     """Whether to give the natural log-probability of each chosen token before any sampler."""
     logits_digest: bool
-    """Whether to digest the float32 logits of every step."""
+    """Whether to digest the logits of every step, or what comes nearest to them that this engine can give."""
 
 
 class Measure(Base, frozen=True, kw_only=True, tag_field="kind", tag="measure"):
