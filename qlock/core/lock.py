@@ -70,6 +70,8 @@ class SuiteFile(Base, frozen=True, kw_only=True):
     """Which key of the suite names it."""
     name: Annotated[str, _NOTE]
     requested: Annotated[str, _NOTE]
+    revision: Annotated[str, _NOTE]
+    """The commit of a hub source; empty for the others."""
     size_bytes: Count
     sha256: Digest
     blake3: Digest

@@ -275,4 +275,8 @@ def _written(value: Base) -> list[tuple[str, str]]:
 @given(strategy(EngineFile), strategy(SuiteFile))
 def test_all_leaves_of_a_noted_struct_are_notes(engine: EngineFile, suite: SuiteFile) -> None:
     assert (effect_of(engine) == "note") == (engine.role in ("system", "python"))
-    assert {leaf.path for leaf in leaves(suite) if leaf.effect == "note"} == {"name", "requested"}
+    assert {leaf.path for leaf in leaves(suite) if leaf.effect == "note"} == {
+        "name",
+        "requested",
+        "revision",
+    }
