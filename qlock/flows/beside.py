@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qlock.core.spec import Spec
+from qlock.core.lock import Lock
+from qlock.core.spec import Spec, spec_digest
 from qlock.flows.layout import project_of, spec_beside
 from qlock.flows.resolve import read_spec_file
 from qlock.world.interface import World
@@ -41,3 +42,11 @@ def build_folder(spec: Spec | None, project_path: Path) -> Path | None:
     if spec is None or not spec.engine.path:
         return None
     return project_of(project_path) / spec.engine.path
+
+
+def why_stale(world: World, lock_path: Path, lock: Lock, data: bytes) -> str:
+    """Why the lock does not fit the spec beside it; empty when it does, or when there is no spec beside it."""
+    spec = spec_of(world, lock_path, data)
+    if spec is None or spec_digest(spec) == lock.spec_digest:
+        return ""
+    return f"the spec `{renew_label(data)}` changed since this lock was made"

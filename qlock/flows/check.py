@@ -23,12 +23,13 @@ from qlock.core.plan import prompts_of
 from qlock.core.verify import Finding, differences, refuses
 from qlock.engines.interface import Engine
 from qlock.flows import proving
+from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.layout import project_of
 from qlock.flows.look import Sight, look
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener
 from qlock.flows.resolve import read_lock_file
-from qlock.flows.run import refuse_missing, why_stale
+from qlock.flows.run import refuse_missing
 from qlock.flows.run_point import prepare_point
 from qlock.flows.seat import Seat
 from qlock.flows.weighing import header_of
@@ -44,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     lock_path: Path
     models: tuple[Path, ...] = ()
     engine: Path | None = None
-    """Folder of the engine's libraries; the lock says which ones they must be."""
+    """Folder of the engine's libraries, where it is not as the spec beside the lock says; the lock pins the files."""
     quick: bool = False
     """Leave the engine alone: rules 1 to 3."""
     rehash: bool = False
@@ -74,15 +75,16 @@ def check(world: World, asked: Asked, open_engine: Opener) -> Checked:
     """
     lock, data = read_lock_file(world, asked.lock_path)
     stale = why_stale(world, asked.lock_path, lock, data)
-    refuse_missing(lock, asked.lock_path)
+    refuse_missing(lock, asked.lock_path, renew=renew_label(data))
     places = Places(world, base=project_of(asked.lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
     loadable = [] if asked.quick else [pin for pin in lock.point if pin.model in sight.weights]
     left_out = [] if asked.quick else [pin.name for pin in lock.point if pin.model not in sight.weights]
     findings = list(sight.findings)
     if loadable:
+        build = asked.engine or build_folder(spec_of(world, asked.lock_path, data), asked.lock_path)
         open_here = sight.opener(open_engine)
-        with Seat(lambda: open_here(lib_folder=asked.engine)) as seat, Renderer() as renderer:
+        with Seat(lambda: open_here(lib_folder=build)) as seat, Renderer() as renderer:
             ground = _Ground(world=world, lock=lock, sight=sight, engine=seat, renderer=renderer)
             for pin in loadable:
                 findings += _point(ground, pin)

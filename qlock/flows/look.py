@@ -22,6 +22,7 @@ from qlock.flows.moving import model_why
 from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
 from qlock.flows.places import Places
 from qlock.flows.proving import Exam, Opener
+from qlock.flows.upstream import Upstream
 from qlock.flows.weighing import weigh
 from qlock.world.interface import World
 
@@ -63,8 +64,9 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
     weights: dict[str, tuple[str, ...]] = {}
     others: dict[str, tuple[str, ...]] = {}
     cached = 0
+    upstream = Upstream(world)
     for model in lock.model:
-        seen = _model(world, model, places, rehash=rehash)
+        seen = _model(world, model, places, upstream, rehash=rehash)
         unknown = _unknown_types(model)
         findings += [*seen.findings, *unknown]
         cached += seen.cached
@@ -121,7 +123,7 @@ def _devices(world: World, lock: Lock) -> tuple[tuple[str, ...], list[Finding]]:
     return gpu_uuid, found
 
 
-def _model(world: World, model: ModelPin, places: Places, *, rehash: bool) -> _Seen:
+def _model(world: World, model: ModelPin, places: Places, upstream: Upstream, *, rehash: bool) -> _Seen:
     paths: list[str] = []
     findings: list[Finding] = []
     cached = 0
@@ -129,7 +131,7 @@ def _model(world: World, model: ModelPin, places: Places, *, rehash: bool) -> _S
         where = f"model.{model.name}.file.{file.name}"
         right, wrong = None, None
         unreadable = "no file of this name was found"
-        for candidate in places.candidates(file.name, model.requested):
+        for candidate in places.candidates(file.name, model.requested, model.revision):
             try:
                 digest = world.digests.blake3_file(candidate, cache=world.cache_folder, rehash=rehash)
             except QlockError as error:
@@ -144,10 +146,21 @@ def _model(world: World, model: ModelPin, places: Places, *, rehash: bool) -> _S
             paths.append(str(right))
         elif wrong is not None:
             paths.append(str(wrong))
-            findings += _changed(world, model, file, wrong, where)
+            found = _changed(world, model, file, wrong, where)
+            findings += _with_why(found, upstream.why_changed(model, file))
         else:
-            findings.append(missing("model-files", where, "present", unreadable))
+            found = [missing("model-files", where, "present", unreadable)]
+            findings += _with_why(found, upstream.why_absent(model, file))
     return _Seen(paths=tuple(paths), findings=tuple(findings), cached=cached)
+
+
+def _with_why(findings: list[Finding], more: str) -> list[Finding]:
+    if not more:
+        return findings
+    return [
+        msgspec.structs.replace(finding, why=f"{finding.why}; {more}" if finding.why else more)
+        for finding in findings
+    ]
 
 
 def _changed(world: World, model: ModelPin, file: ModelFile, path: Path, where: str) -> list[Finding]:
@@ -204,7 +217,7 @@ def _data(world: World, file: SuiteFile, places: Places) -> bytes | str:
     """The bytes of the right file, else of one of its name; why there is none otherwise."""
     wrong: bytes | None = None
     why = f"no file called `{file.name}` was found"
-    for candidate in places.candidates(file.name, file.requested):
+    for candidate in places.candidates(file.name, file.requested, file.revision):
         try:
             data = world.files.read_bounded(candidate, MOST_DATA_BYTES, file.key)
         except QlockError as error:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 
+from msgspec import UNSET
+
 from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
 from qlock.core.facts import Device, Engine
-from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin
+from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin, unset_pins
 from qlock.flows.pinning import fallen_back
 
 
@@ -37,7 +39,7 @@ def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
         if before.name == pin.name
         and before.requested == pin.requested
         and before.trained == pin.trained
-        and what_changes_output(before) != what_changes_output(pin)
+        and _is_other(before, pin, filled_in=set(unset_pins(old)))
     ]
     found += [
         Move(name=pin.name, what="suite", why=why)
@@ -66,6 +68,16 @@ def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
         if before != after and after.slots_why and fallen_back(before, after.slots_why) == after
     ]
     return tuple(found)
+
+
+def _is_other(before: ModelPin, after: ModelPin, *, filled_in: set[str]) -> bool:
+    """Whether anything that was pinned differs; what was missing before and is known now is no move."""
+    now = {
+        leaf: value
+        for leaf, value in what_changes_output(after).items()
+        if f"model.{before.name}.{leaf}" not in filled_in
+    }
+    return what_changes_output(before) != now
 
 
 def _was_seen(pin: Engine | Device) -> bool:
@@ -99,19 +111,44 @@ def point_moves(kept: Mapping[str, PointPin], new: Lock, moved: tuple[Move, ...]
 
 
 def model_why(before: ModelPin, after: ModelPin) -> str:
-    """Which parts of a model differ, and which are identical."""
-    parts = {
-        "tensors": before.tensors_digest != after.tensors_digest,
+    """Which parts of a model differ, and which are identical.
+
+    Where the weights of one side were never here, its recipe stands for its tensors.
+    """
+    tensors = (before.tensors_digest, after.tensors_digest)
+    recipe = _recipe_why(before, after)
+    parts = {"recipe": bool(recipe)} if UNSET in tensors else {"tensors": tensors[0] != tensors[1]}
+    parts |= {
         "tokenizer": before.tokenizer_digest != after.tokenizer_digest,
         "template": before.template_digest != after.template_digest,
         "metadata": before.metadata_digest != after.metadata_digest,
     }
-    if not any(parts.values()):
+    details = [recipe] if recipe else []
+    if before.imatrix.get("dataset") != after.imatrix.get("dataset"):
+        details.append("imatrix data set differs")
+    if UNSET in tensors and not recipe:
+        details.append("the bytes of the tensors were not compared")
+    elif not any(parts.values()):
         return "the file has other bytes, its tensors and metadata are the same"
     same = [name for name, differs in parts.items() if not differs]
     differ = [name for name, differs in parts.items() if differs]
     says: Callable[[list[str]], str] = ", ".join
-    return f"{says(differ)} differ" + (f"; {says(same)} identical" if same else "")
+    told = [f"{says(differ)} differ"] if differ else []
+    told += [f"{says(same)} identical"] if same else []
+    return "; ".join([*told, *details])
+
+
+def _recipe_why(before: ModelPin, after: ModelPin) -> str:
+    """How many tensors have another type, told from the totals of each type; empty where the totals are equal."""
+    a = {row.type: row.tensors for row in before.recipe}
+    b = {row.type: row.tensors for row in after.recipe}
+    if a == b:
+        return ""
+    count, others = sum(a.values()), sum(b.values())
+    if count != others:
+        return f"{others} tensors instead of {count}"
+    changed = sum(max(0, number - b.get(name, 0)) for name, number in a.items())
+    return f"at least {changed} of {count} tensors have another type"
 
 
 def _suite_why(before: SuitePin, after: SuitePin) -> str:

@@ -17,8 +17,8 @@ from qlock.core.digest import blake3_of
 from qlock.core.lock import Lock, SuiteFile, SuitePin
 from qlock.core.spec import SettingSpec, Spec, SuiteSpec, suite_points
 from qlock.errors import InputError, QlockError
+from qlock.flows.data_files import located
 from qlock.flows.kinds import SuiteKind, params_of, suite_kind
-from qlock.flows.places import locate, source_name
 from qlock.flows.proving import Exam
 from qlock.world.interface import World
 
@@ -75,8 +75,10 @@ def fallen_back(setting: facts.Setting, why: str) -> facts.Setting:
     )
 
 
-def exam(world: World, spec: Spec, suite: SuiteSpec, *, base: Path, rehash: bool) -> Exam:
-    """A suite's pin and the bytes of its files.
+def exam(
+    world: World, spec: Spec, suite: SuiteSpec, *, base: Path, rehash: bool, old: SuitePin | None = None
+) -> Exam:
+    """A suite's pin and the bytes of its files; of ``old``, commits of the Hub are kept.
 
     Without a ``limit`` in the spec, ``items_limit`` is unset until the items have been counted.
 
@@ -89,7 +91,8 @@ def exam(world: World, spec: Spec, suite: SuiteSpec, *, base: Path, rehash: bool
     params = params_of(kind, suite, where=here)
     try:
         sources = _sources(kind, params, suite)
-        files, data = _read(world, sources, base=base, rehash=rehash)
+        pinned = () if old is None else old.file
+        files, data = _read(world, sources, base=base, rehash=rehash, pinned=pinned)
         template = data.pop(TEMPLATE_KEY, None)
         text = None if template is None else decode_text(template, name=TEMPLATE_KEY)
     except QlockError as error:
@@ -112,21 +115,23 @@ def exam(world: World, spec: Spec, suite: SuiteSpec, *, base: Path, rehash: bool
 
 
 def _read(
-    world: World, sources: dict[str, str], *, base: Path, rehash: bool
+    world: World, sources: dict[str, str], *, base: Path, rehash: bool, pinned: tuple[SuiteFile, ...]
 ) -> tuple[tuple[SuiteFile, ...], dict[str, bytes]]:
     """The files of a suite, digested and read; key to source in, key to bytes out."""
     files, data = [], {}
     for key, source in sources.items():
-        path = locate(world, source, base=base)
-        digest = world.digests.digest_file(path, cache=world.cache_folder, rehash=rehash)
-        data[key] = world.files.read_bounded(path, MOST_DATA_BYTES, key)
+        before = next((file for file in pinned if file.key == key), None)
+        place = located(world, source, base=base, pinned=before)
+        digest = world.digests.digest_file(place.path, cache=world.cache_folder, rehash=rehash)
+        data[key] = world.files.read_bounded(place.path, MOST_DATA_BYTES, key)
         if blake3_of(data[key]) != digest.blake3:
-            raise InputError(f"`{path.name}` changed while it was read").within(key)
+            raise InputError(f"`{place.path.name}` changed while it was read").within(key)
         files.append(
             SuiteFile(
                 key=key,
-                name=source_name(source),
-                requested=source,
+                name=place.name,
+                requested=place.requested,
+                revision=place.revision,
                 size_bytes=digest.size_bytes,
                 sha256=digest.sha256,
                 blake3=digest.blake3,

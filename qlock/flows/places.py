@@ -1,8 +1,8 @@
 """Where files lie now: by their source when a lock is made, by name and digest when one is obeyed.
 
-Where things are is not in the lock, so a lock moved to another folder or node works unchanged. Looked through, in
-this order: in the project, the folders of ``--models`` and ``QLOCK_MODELS`` and below them, installed
-packages.
+Where things are is not in the lock, so a lock moved to another folder or node works unchanged. Looked through, in this
+order: the caches of the Hub and of plain addresses, the project, the folders of ``--models`` and ``QLOCK_MODELS`` and
+below them, installed packages.
 
 Does not live here: digests (``world.digests``) and what a wrong one means (``core.verify``).
 """
@@ -14,16 +14,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from qlock.core.escape import for_message
 from qlock.core.gguf import shard_names
-from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, file_name, parse_source
+from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, parse_source
 from qlock.errors import AbsentError, InputError
-from qlock.world.interface import World
+from qlock.world.interface import Snapshot, World
 
 _MOST_FOLDERS = 20_000
 
 
 def locate(world: World, source: str, *, base: Path) -> Path:
-    """The file that a source names, when a lock is made.
+    """The file of this machine that a source names, when a lock is made.
 
     Args:
         world: The effects.
@@ -31,7 +32,7 @@ def locate(world: World, source: str, *, base: Path) -> Path:
         base: The folder of the project.
 
     Raises:
-        InputError: The source is in no known form, or of a kind that this version cannot read.
+        InputError: The source is in no known form, or lies elsewhere (``flows.origins``).
         AbsentError: It is not there.
     """
     match parse_source(source):
@@ -43,10 +44,35 @@ def locate(world: World, source: str, *, base: Path) -> Path:
         case WheelSource(package=package, member=member):
             return world.wheels.member(f"{package}/{member}")
         case HubSource() | UrlSource():
-            raise InputError(
-                f"got `{source}`, this version of qlock reads file: and wheel: sources only",
-                hint="download the file and name it with file:PATH",
-            )
+            raise InputError(f"got `{for_message(source)}`, expected a file: or wheel: source")
+
+
+def cached(world: World, requested: str, revision: str, name: str) -> Path | None:
+    """Where a locked file of the Hub or of a plain address lies in its cache; ``None`` when it does not.
+
+    Makes no request.
+
+    Args:
+        world: The effects.
+        requested: The source, as in a lock.
+        revision: The commit of a hub source.
+        name: Path of the file in its repository.
+
+    Raises:
+        InputError: The commit is none, or the path leads out of the repository.
+    """
+    match parse_source(requested):
+        case HubSource() as source if revision:
+            return world.hub.cached(snapshot_of(source, revision), name)
+        case UrlSource(url=url, sha256=sha256):
+            return world.remote.cached(url, sha256)
+        case _:
+            return None
+
+
+def snapshot_of(source: HubSource, commit: str) -> Snapshot:
+    """The repository of a source at a commit."""
+    return Snapshot(repository=source.repository, commit=commit, kind=source.repository_kind)
 
 
 def shards(path: Path) -> tuple[Path, ...]:
@@ -73,9 +99,17 @@ class Places:
         self._folders = (*folders, *(Path(part) for part in variable.split(os.pathsep) if part))
         self._below: dict[str, list[Path]] | None = None
 
-    def candidates(self, name: str, requested: str) -> Iterator[Path]:
-        """Every place where a file of this name lies, best first; the caller takes the one of the right digest."""
+    def candidates(self, name: str, requested: str, revision: str = "") -> Iterator[Path]:
+        """Every place where a file of this name lies, best first; the caller takes the one of the right digest.
+
+        Raises:
+            InputError: As ``cached``.
+        """
         seen: set[Path] = set()
+        path = cached(self._world, requested, revision, name)
+        if path is not None:
+            seen.add(path)
+            yield path
         name = name.rpartition("/")[2]
         if name in ("", ".", "..") or "\0" in name:
             return
@@ -113,8 +147,3 @@ class Places:
                     for name in sorted(names):
                         self._below.setdefault(name, []).append(Path(folder) / name)
         return self._below
-
-
-def source_name(source: str) -> str:
-    """The name that a source's file goes by in a lock."""
-    return file_name(parse_source(source))

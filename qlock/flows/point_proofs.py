@@ -46,12 +46,11 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proofs(msgspec.Struct, frozen=True, kw_only=True):
-    """Every point proved, or kept."""
+    """Every point proved, or kept; or neither, where llama.cpp cannot run its model or the weights are not here."""
 
     engine: facts.Engine
     settings: tuple[facts.Setting, ...]
     points: tuple[PointPin, ...]
-    """Of a model that llama.cpp cannot run, one without pins."""
     exams: tuple[Exam, ...]
     """With ``items_limit`` as many as there are."""
 
@@ -72,27 +71,44 @@ def prove_points(
     """
     kind = bench.spec.engine.kind
     chosen, idle = _runnable(bench)
-    unproved = {
-        name: unproved_point(name, point, engine=kind, device=bench.device) for name, point in idle.items()
-    }
+    if old_engine is None:
+        kept = {}
     if not chosen:
-        return _proofs(bench, no_engine(kind), settings, unproved)
+        return _proofs(bench, old_engine or no_engine(kind), settings, _idle(bench, idle, kept))
     engine = bench.open_engine(lib_folder=bench.build)
     try:
         with Renderer() as renderer:
             prover = _Prover(bench, engine, renderer)
-            final, made = prover.all(chosen, settings, kept if old_engine is not None else {}, old_engine)
-            return _proofs(bench, prover.engine_facts, final, made | unproved)
+            final, made = prover.all(chosen, settings, kept, old_engine)
+            if old_engine is None or _is_another(old_engine, prover.engine_facts):
+                kept = {}
+            narrowed = {after.name for before, after in zip(settings, final, strict=True) if before != after}
+            still = {name: pin for name, pin in kept.items() if pin.setting not in narrowed}
+            return _proofs(bench, prover.engine_facts, final, made | _idle(bench, idle, still))
     finally:
         engine.close()
 
 
 def _runnable(bench: Bench) -> tuple[dict[str, PointSpec], dict[str, PointSpec]]:
-    """The points of the spec, and those that llama.cpp cannot run."""
+    """The points of the spec, and those that llama.cpp cannot run or whose weights are not here."""
     both: tuple[dict[str, PointSpec], dict[str, PointSpec]] = ({}, {})
     for name, point in points(bench.spec).items():
-        both[bool(why_not_runnable(bench.models[point.model].pin))][name] = point
+        model = bench.models[point.model]
+        both[bool(why_not_runnable(model.pin)) or not model.is_here][name] = point
     return both
+
+
+def _idle(bench: Bench, idle: Mapping[str, PointSpec], kept: Mapping[str, PointPin]) -> dict[str, PointPin]:
+    """Points that nobody can prove here: as an older lock proves them, else without pins."""
+    return {
+        name: kept.get(name)
+        or unproved_point(name, point, engine=bench.spec.engine.kind, device=bench.device)
+        for name, point in idle.items()
+    }
+
+
+def _is_another(a: facts.Engine, b: facts.Engine) -> bool:
+    return what_changes_output(a) != what_changes_output(b)
 
 
 def _proofs(
@@ -146,7 +162,7 @@ class _Prover:
         """Settings as they came out, and the pin of each point."""
         first = next((name for name in chosen if name not in keep), next(iter(chosen)))
         made = {first: self._point(first, chosen[first], settings)}
-        if old is None or what_changes_output(old) != what_changes_output(self.engine_facts):
+        if old is None or _is_another(old, self.engine_facts):
             keep = {}
         final = list(settings)
         for index, setting in enumerate(settings):
@@ -182,7 +198,7 @@ class _Prover:
 
     def _prompts(self, name: str, point: PointSpec, read_back: facts.ReadBack) -> list[PromptsPin]:
         found = []
-        template = self._bench.models[point.model].facts.template
+        template = self._bench.models[point.model].template
         for exam in self._bench.exams:
             if name in exam.pin.points:
                 asker = proving.asker(

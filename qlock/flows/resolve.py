@@ -1,7 +1,8 @@
 """``resolve``: a spec made exact, as a lock.
 
-In order: read the spec; weigh every model; digest every suite's files; look at the device; then, with the engine,
-prove each point that an older lock does not already prove; put the lock together; say what moved unasked.
+In order: read the spec; look at the device; weigh every model; digest every suite's files; then, with the engine, prove
+each point whose weights are here and that an older lock does not already prove; put the lock together; say what moved
+unasked, and what moved upstream and stays pinned.
 
 Does not live here: printing, exit codes, and running (``flows.run``).
 """
@@ -19,18 +20,28 @@ from msgspec import UNSET, UnsetType
 from qlock.core import facts
 from qlock.core.canon import json_bytes
 from qlock.core.escape import for_message
-from qlock.core.lock import LOCK_VERSION, Lock, Missing, PointPin, read_lock, unset_pins, write_lock
-from qlock.core.spec import ModelSpec, Spec, points, read_spec, spec_digest
+from qlock.core.lock import (
+    LOCK_VERSION,
+    Lock,
+    Missing,
+    PointPin,
+    SuitePin,
+    read_lock,
+    unset_pins,
+    write_lock,
+)
+from qlock.core.spec import Spec, SuiteSpec, points, read_spec, spec_digest
 from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
 from qlock.flows.device import asked_device, opener
 from qlock.flows.keeping import Ground, kept_points
 from qlock.flows.layout import lock_path, project_of, spec_label
 from qlock.flows.moving import Move, moves, point_moves
-from qlock.flows.places import locate, shards
+from qlock.flows.origins import Order, gather
 from qlock.flows.point_proofs import Bench, Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
-from qlock.flows.weighing import Weighed, weigh, why_not_runnable
+from qlock.flows.upstream import upstream_notes
+from qlock.flows.weighing import NOT_HERE, why_not_runnable
 from qlock.world.interface import World
 
 _KINDS = ("model", "suite", "engine", "device", "setting", "point")
@@ -59,6 +70,8 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the lock that is there now."""
     moves: tuple[Move, ...]
     """Pins that moved and that ``--upgrade`` does not name: the lock must not be written."""
+    notes: tuple[str, ...]
+    """What has moved upstream since it was pinned, and stays as it is pinned."""
 
     @property
     def state(self) -> Literal["new", "same", "changed"]:
@@ -90,13 +103,16 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         spec=spec,
         device=device,
         device_missing=here.missing,
-        weighed=tuple(_weigh(world, model, base, rehash=asked.rehash) for model in spec.model),
+        weighed=gather(world, spec.model, _order(spec, base, old, asked)),
         settings=tuple(
             pinning.setting(setting, None if _is_named("setting", setting.name, asked.upgrade) else old)
             for setting in spec.setting
         ),
     )
-    exams = tuple(pinning.exam(world, spec, suite, base=base, rehash=asked.rehash) for suite in spec.suite)
+    exams = tuple(
+        pinning.exam(world, spec, suite, base=base, rehash=asked.rehash, old=_kept_suite(old, suite, asked))
+        for suite in spec.suite
+    )
     kept = {} if old is None else kept_points(ground, exams, old)
     engine = None if old is None else old.engine[0]
     if asked.prove:
@@ -112,6 +128,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         data=write_lock(lock, spec_path=spec_label(spec_path)),
         before=before,
         moves=tuple(move for move in moved if not _is_named(move.what, move.name, asked.upgrade)),
+        notes=() if old is None else upstream_notes(world, old, lock),
     )
 
 
@@ -151,8 +168,16 @@ def _old_lock(
         raise
 
 
-def _weigh(world: World, model: ModelSpec, base: Path, *, rehash: bool) -> Weighed:
-    return weigh(world, model, shards(locate(world, model.source, base=base)), rehash=rehash)
+def _order(spec: Spec, base: Path, old: Lock | None, asked: Asked) -> Order:
+    moving = frozenset(model.name for model in spec.model if _is_named("model", model.name, asked.upgrade))
+    return Order(base=base, old=old, moving=moving, rehash=asked.rehash)
+
+
+def _kept_suite(old: Lock | None, suite: SuiteSpec, asked: Asked) -> SuitePin | None:
+    """The pin whose commits of the Hub are kept; ``None`` where there is none, or it may move."""
+    if old is None or _is_named("suite", suite.name, asked.upgrade):
+        return None
+    return next((pin for pin in old.suite if pin.name == suite.name), None)
 
 
 def _unproved(
@@ -224,9 +249,18 @@ def _missing(pin: str, ground: Ground, proofs: Proofs) -> Missing:
     if pin.startswith("engine."):
         return Missing(pin=pin, why="the file is no ELF file with code of its own", until="never")
     why_of = {weighed.pin.name: why_not_runnable(weighed.pin) for weighed in ground.weighed}
+    here = {weighed.pin.name for weighed in ground.weighed if weighed.is_here}
     for point in proofs.points:
         if pin.startswith(f"point.{point.name}.") and why_of[point.model]:
             return Missing(pin=pin, why=why_of[point.model], until="never")
+    suites = {f"suite.{exam.pin.name}.items_limit": exam.pin.points for exam in proofs.exams}
+    asked = [
+        point
+        for point in proofs.points
+        if pin.startswith(f"point.{point.name}.") or point.name in suites.get(pin, ())
+    ]
+    if asked and not any(point.model in here for point in asked):
+        return Missing(pin=pin, why=NOT_HERE, until="prove")
     return Missing(pin=pin, why="the engine was not asked", until="prove")
 
 

@@ -21,11 +21,11 @@ from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Record, Row, is_done
-from qlock.core.spec import AnchorSpec, spec_digest
+from qlock.core.spec import AnchorSpec
 from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
 from qlock.errors import InputError, RefusedError
-from qlock.flows.beside import build_folder, renew_label, spec_of
+from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.look import Sight, look, look_again
@@ -171,14 +171,6 @@ def _folder(runs: Path, data: bytes) -> Path:
     return open_ones[0] if open_ones else runs / name
 
 
-def why_stale(world: World, lock_path: Path, lock: Lock, data: bytes) -> str:
-    """Why the lock does not fit the spec beside it; empty when it does, or when there is no spec beside it."""
-    spec = spec_of(world, lock_path, data)
-    if spec is None or spec_digest(spec) == lock.spec_digest:
-        return ""
-    return f"the spec `{renew_label(data)}` changed since this lock was made"
-
-
 def _build(world: World, asked: Asked, lock_path: Path, data: bytes) -> Path | None:
     """Where the spec beside the lock says that the engine lies; a spec that is not trusted says nothing."""
     return None if asked.frozen else build_folder(spec_of(world, lock_path, data), lock_path)
@@ -191,15 +183,16 @@ def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
         RefusedError: Naming the pins and the command.
     """
     open_pins = [entry for entry in lock.missing if entry.until != "never"]
-    if open_pins:
-        pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
-        command = (
-            f"`qlock resolve {renew}`" if renew else f"`qlock resolve` on the spec of `{lock_path.name}`"
-        )
-        raise RefusedError(
-            f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
-            hint=f"run {command}, on the machine that shall run it",
-        )
+    if not open_pins:
+        return
+    pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
+    command = f"`qlock resolve {renew}`" if renew else f"`qlock resolve` on the spec of `{lock_path.name}`"
+    if any(entry.until == "fetch" for entry in open_pins):
+        command = f"`qlock fetch {lock_path.name}`, then {command}"
+    raise RefusedError(
+        f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
+        hint=f"run {command}, on the machine that shall run it",
+    )
 
 
 def _with_scores(ran: Ran, folder: RunFolder, lock: Lock) -> Ran:

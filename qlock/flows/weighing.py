@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
@@ -27,19 +28,35 @@ from qlock.core.gguf import (
 from qlock.core.lock import Missing, ModelPin
 from qlock.core.recipe import unknown_types
 from qlock.core.spec import ModelSpec
-from qlock.errors import QlockError
+from qlock.errors import InputError, QlockError
 from qlock.world.interface import World
 
+NOT_HERE = "the weights are not here"
 _FIRST_BYTES = 4 << 20
 
 
 class Weighed(Base, frozen=True, kw_only=True):
-    """A model as its files are now."""
+    """A model as its files are now, or as they are said to be where they are not here."""
 
     pin: ModelPin
-    facts: GgufFacts
+    template: str | UnsetType
+    """The default chat template; unset where there is none, or the files are not here."""
     paths: tuple[str, ...]
+    """Of its files; empty where they are not here."""
     missing: tuple[Missing, ...]
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the files are at hand."""
+        return bool(self.paths)
+
+
+class Origin(Base, frozen=True, kw_only=True):
+    """What a lock says about where a model came from."""
+
+    requested: str
+    revision: str = ""
+    """The commit of a hub source; empty for the others."""
 
 
 def header_of(world: World, path: Path) -> Header:
@@ -61,29 +78,44 @@ def header_of(world: World, path: Path) -> Header:
 
 
 def weigh(world: World, model: ModelSpec, paths: tuple[Path, ...], *, rehash: bool) -> Weighed:
-    """Everything that is pinned of a model.
+    """Everything that is pinned of a model whose files are here.
 
     Raises:
         InputError: A file is damaged, no model, or the shards do not belong together.
     """
+    headers = _headers(world, paths, within=f"model.{model.name}")
+    files = tuple(_file(world, path, rehash=rehash) for path in paths)
+    found = outline(model, headers, files, origin=Origin(requested=model.source))
+    pin = msgspec.structs.replace(found.pin, tensors_digest=_tensors(world, paths, headers))
+    return msgspec.structs.replace(
+        found, pin=pin, paths=tuple(str(path) for path in paths), missing=_without_fetch(found.missing)
+    )
+
+
+def outline(
+    model: ModelSpec, headers: tuple[Header, ...], files: tuple[ModelFile, ...], *, origin: Origin
+) -> Weighed:
+    """What the headers alone tell of a model; what only its weights tell is listed as missing.
+
+    Raises:
+        InputError: It is no model, or the shards do not belong together.
+    """
     try:
-        headers = tuple(header_of(world, path) for path in paths)
-        check_split(tuple((path.name, header) for path, header in zip(paths, headers, strict=True)))
+        check_split(tuple((file.name, header) for file, header in zip(files, headers, strict=True)))
         facts = describe(*headers)
     except QlockError as error:
         raise error.within(f"model.{model.name}") from None
-    files = tuple(_file(world, path, rehash=rehash) for path in paths)
     pin = ModelPin(
         name=model.name,
-        requested=model.source,
-        revision="",
+        requested=origin.requested,
+        revision=origin.revision,
         trained=model.trained,
         architecture=facts.architecture,
         parameters=facts.parameters,
         bits_per_weight=facts.bits_per_weight,
         expert_count=0 if facts.expert_count is UNSET else facts.expert_count,
         trained_context_tokens=facts.context_length_tokens,
-        tensors_digest=_tensors(world, paths, headers),
+        tensors_digest=UNSET,
         tokenizer_digest=digest_of("tokenizer", {})
         if facts.tokenizer_digest is UNSET
         else facts.tokenizer_digest,
@@ -97,9 +129,64 @@ def weigh(world: World, model: ModelSpec, paths: tuple[Path, ...], *, rehash: bo
         recipe=facts.recipe,
         file=files,
     )
+    return Weighed(pin=pin, template=facts.template, paths=(), missing=_missing(pin, facts))
+
+
+def filled(world: World, found: Weighed, paths: tuple[Path, ...], *, rehash: bool) -> Weighed:
+    """A model that was pinned without its weights, with what only they tell; the files are held against its pin.
+
+    Raises:
+        InputError: A file has other bytes than pinned.
+        AbsentError: A file cannot be read.
+    """
+    pin = found.pin
+    here = f"model.{pin.name}"
+    headers = _headers(world, paths, within=here)
+    try:
+        files = tuple(
+            _held(world, file, path, rehash=rehash) for file, path in zip(pin.file, paths, strict=True)
+        )
+    except QlockError as error:
+        raise error.within(here) from None
+    tensors = pin.tensors_digest
     return Weighed(
-        pin=pin, facts=facts, paths=tuple(str(path) for path in paths), missing=_missing(pin, facts)
+        pin=msgspec.structs.replace(
+            pin, file=files, tensors_digest=_tensors(world, paths, headers) if tensors is UNSET else tensors
+        ),
+        template=describe(*headers).template,
+        paths=tuple(str(path) for path in paths),
+        missing=_without_fetch(found.missing),
     )
+
+
+def _headers(world: World, paths: tuple[Path, ...], *, within: str) -> tuple[Header, ...]:
+    try:
+        return tuple(header_of(world, path) for path in paths)
+    except QlockError as error:
+        raise error.within(within) from None
+
+
+def _held(world: World, file: ModelFile, path: Path, *, rehash: bool) -> ModelFile:
+    """A file as pinned, with its blake3, where its bytes are those that are pinned."""
+    if file.blake3 is UNSET:
+        whole = world.digests.digest_file(path, cache=world.cache_folder, rehash=rehash)
+        size, got, expected, blake3 = whole.size_bytes, whole.sha256, file.sha256, whole.blake3
+    else:
+        quick = world.digests.blake3_file(path, cache=world.cache_folder, rehash=rehash)
+        size, got, expected, blake3 = quick.size_bytes, quick.blake3, file.blake3, quick.blake3
+    if size != file.size_bytes:
+        got, expected = f"{size} bytes", f"{file.size_bytes} bytes"
+    if got != expected:
+        raise InputError(
+            f"`{for_message(file.name)}` in the cache has other bytes than pinned, and is not used: "
+            f"got `{got}`, expected `{expected}`",
+            hint=f"remove `{for_message(str(path))}` and fetch it again",
+        )
+    return msgspec.structs.replace(file, blake3=blake3)
+
+
+def _without_fetch(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:
+    return tuple(entry for entry in missing if entry.until != "fetch")
 
 
 def why_not_runnable(pin: ModelPin) -> str:
@@ -132,20 +219,25 @@ def _tensors(world: World, paths: tuple[Path, ...], headers: tuple[Header, ...])
 
 
 def _missing(pin: ModelPin, facts: GgufFacts) -> tuple[Missing, ...]:
+    here = f"model.{pin.name}"
     why = {
         "bits_per_weight": facts.bits_per_weight_why,
         "trained_context_tokens": f"the file has no `{for_message(facts.architecture)}.context_length`",
-        "tensors_digest": facts.bits_per_weight_why,
     }
     absent = [name for name in why if getattr(pin, name) is UNSET]
-    found = [Missing(pin=f"model.{pin.name}.{name}", why=why[name], until="never") for name in absent]
+    found = [Missing(pin=f"{here}.{name}", why=why[name], until="never") for name in absent]
     found += [
         Missing(
-            pin=f"model.{pin.name}.recipe.{row.type}.bytes",
-            why="the size of this type is not known",
-            until="never",
+            pin=f"{here}.recipe.{row.type}.bytes", why="the size of this type is not known", until="never"
         )
         for row in pin.recipe
         if row.bytes is UNSET
     ]
+    found += [
+        Missing(pin=f"{here}.file.{file.name}.blake3", why=NOT_HERE, until="fetch") for file in pin.file
+    ]
+    if why_not_runnable(pin):
+        found.append(Missing(pin=f"{here}.tensors_digest", why=facts.bits_per_weight_why, until="never"))
+    else:
+        found.append(Missing(pin=f"{here}.tensors_digest", why=NOT_HERE, until="fetch"))
     return tuple(found)

@@ -59,15 +59,9 @@ ROOT = Path(__file__).resolve().parents[2]
             "tasks/digits.jsonl",
             (
                 "suite.digits: got `tasks/digits.jsonl`, expected file:PATH, wheel:NAME==VERSION/MEMBER, "
-                "hub:OWNER/REPO/FILE or url:https://…"
+                "hub:OWNER/REPO/FILE or url:https://…#sha256=…"
             ),
             "",
-        ),
-        (
-            "file:tasks/digits.jsonl",
-            "hub:owner/repo/digits.jsonl",
-            "suite.digits: got `hub:owner/repo/digits.jsonl`, this version of qlock reads file: and wheel: sources only",
-            "download the file and name it with file:PATH",
         ),
     ],
 )
