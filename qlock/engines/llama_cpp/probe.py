@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from qlock.core.facts import ProbeRow
-from qlock.engines.interface import Broken, Generate, Sampling
+from qlock.engines.interface import Broken, Generate, greedy
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.completion import Told, body_of, told_of
 from qlock.engines.llama_cpp.server import Answered, Lost, Server
@@ -127,23 +127,9 @@ def _told(seat: Seat, work: Generate, deadline_s: float) -> Told:
                 raise EngineError(f"cannot probe the schedule: {told.why}")
             return told
         case Lost(why=why):
-            how = seat.server.how_ended(1.0)
-            raise EngineError(f"the engine died ({how})" if how else f"the engine gave no answer: {why}")
+            raise seat.server.no_answer(why)
 
 
 def _work(name: str, prompt: Prompt, steps: int) -> Generate:
-    sampling = Sampling(
-        temperature=0.0,
-        top_k=0,
-        top_p=1.0,
-        min_p=0.0,
-        repeat_penalty=1.0,
-        presence_penalty=0.0,
-        frequency_penalty=0.0,
-        penalty_tokens=0,
-        seed=0,
-        answer_tokens=steps,
-        stop=(),
-        ignore_eos=True,
-    )
+    sampling = greedy(steps, ignore_eos=True)
     return Generate(id=name, tokens=prompt, sampling=sampling, logprobs=False, logits_digest=True)

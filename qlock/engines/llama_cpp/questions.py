@@ -85,5 +85,4 @@ def _asked(server: Server, path: str, body: bytes, shape: type[Shape], deadline_
                 f"the engine answered nonsense to `{path}`: got HTTP status `{status}` and `{said}`"
             )
         case Lost(why=why):
-            how = server.how_ended(1.0)
-            raise EngineError(f"the engine died ({how})" if how else f"the engine gave no answer: {why}")
+            raise server.no_answer(why)

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from qlock.core.facts import ReadBack, Setting
-from qlock.engines.interface import Broken, Generate, Generated, Measure, Measured, Sampling
+from qlock.engines.interface import Broken, Generate, Generated, Measure, Measured, greedy
 from qlock.engines.llama_cpp import perplexity
 from qlock.engines.llama_cpp.agreement import disagreement
 from qlock.engines.llama_cpp.asked import Room
@@ -38,20 +38,6 @@ FORCED_TOKENS = 512
 
 _TRIAL_TOKENS = 24
 _TRIAL_STEPS = 8
-_TRIAL = Sampling(
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    min_p=0.0,
-    repeat_penalty=1.0,
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    penalty_tokens=0,
-    seed=0,
-    answer_tokens=_TRIAL_STEPS,
-    stop=(),
-    ignore_eos=False,
-)
 
 
 class Scorer:
@@ -206,8 +192,7 @@ class Scorer:
             case Answered() as answered:
                 return answered
             case Lost(why=why):
-                how = self._point.server.how_ended(1.0)
-                raise EngineError(f"the engine died ({how})" if how else f"the engine gave no answer: {why}")
+                raise self._point.server.no_answer(why)
 
 
 def _alone(setting: Setting) -> Setting:
@@ -222,7 +207,7 @@ def _alone(setting: Setting) -> Setting:
 
 
 def _trial(name: str, tokens: tuple[int, ...], steps: int) -> Generate:
-    sampling = msgspec.structs.replace(_TRIAL, answer_tokens=steps)
+    sampling = greedy(steps, ignore_eos=False)
     return Generate(id=name, tokens=tokens, sampling=sampling, logprobs=steps == 1, logits_digest=False)
 
 

@@ -41,6 +41,7 @@ _PAUSE_S = (0.005, 0.2)
 _SHORT_S = 10.0
 """For questions that need no computing."""
 _LOOK_S = 1.0
+_EXIT_S = 1.0
 _DECODES = re.compile(
     rb"^llamacpp:(?:n_decode_total|prompt_tokens_total|tokens_predicted_total) (\S+)$", re.MULTILINE
 )
@@ -212,6 +213,12 @@ class Server:
             return self._ended
         ended = self._child.wait_ended(wait_s)
         return "" if ended is None else ended.how
+
+    def no_answer(self, why: str) -> EngineError:
+        """The error to raise where an answer was lost: that the process died, if it did."""
+        # The kernel closes the connections of a dying process a moment before its exit can be seen.
+        how = self.how_ended(_EXIT_S)
+        return EngineError(f"the engine died ({how})" if how else f"the engine gave no answer: {why}")
 
     def lines(self) -> list[str]:
         """Its log so far: of a very long one, the beginning."""

@@ -84,10 +84,7 @@ class Spread:
                 case Answered(status=status, data=data):
                     return done_of(back.work, self._rooms[back.server], status=status, data=data)
                 case Lost(why=why):
-                    how = self._servers[back.server].how_ended(1.0)
-                    raise EngineError(
-                        f"the engine died ({how})" if how else f"the engine gave no answer: {why}"
-                    )
+                    raise self._servers[back.server].no_answer(why)
                 case Generated() | Broken() as done:
                     return done
 
