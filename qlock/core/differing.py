@@ -16,10 +16,10 @@ import msgspec
 from qlock.core import facts
 from qlock.core.base import Base
 from qlock.core.digest import is_digest
-from qlock.core.effects import Change, changes, keyed
+from qlock.core.effects import Change, changes, effect_of, keyed
 from qlock.core.lock import ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, setting_of, suites_of
-from qlock.core.verify import shown
+from qlock.core.verify import shown, side_shown
 
 Topic = Literal[
     "forced",
@@ -131,7 +131,10 @@ def _plain(
             continue
         told.add(here)
         yield Found(
-            path=here, topic=topic, a=_side(change.before, change.after), b=_side(change.after, change.before)
+            path=here,
+            topic=topic,
+            a=side_shown(change.before, change.after),
+            b=side_shown(change.after, change.before),
         )
 
 
@@ -143,16 +146,6 @@ def _topic(change: Change, topic: Topic) -> Topic:
             return "timing"
         case "note":
             return "label"
-
-
-def _side(value: Any, other: Any) -> str:
-    match value:
-        case Base():
-            return "present"
-        case msgspec.UNSET:
-            return "absent" if isinstance(other, Base) else _MISSING
-        case _:
-            return shown(value)
 
 
 def _engine(a: facts.Engine, b: facts.Engine) -> Iterator[Found]:
@@ -168,7 +161,7 @@ def _engine(a: facts.Engine, b: facts.Engine) -> Iterator[Found]:
 def _engine_file(path: str, a: Base | None, b: Base | None) -> Found:
     topic: Topic = "label"
     for file in (a, b):
-        if isinstance(file, facts.EngineFile) and file.role in ("build", "math", "driver"):
+        if file is not None and effect_of(file) == "output":
             topic = "engine"
     match a, b:
         case facts.EngineFile(), facts.EngineFile():

@@ -101,14 +101,14 @@ def _finding(rule: Rule, change: Change) -> Finding:
     return Finding(
         rule=rule,
         where=change.path,
-        expected=_side(expected, found),
-        found=_side(found, expected),
+        expected=side_shown(expected, found),
+        found=side_shown(found, expected),
         effect=change.effect,
         why=_within_arrays(expected, found),
     )
 
 
-def _side(value: Any, other: Any) -> str:
+def side_shown(value: Any, other: Any) -> str:
     """One side of a difference: an entry is present or absent, a value is shown or missing."""
     match value:
         case Base():
