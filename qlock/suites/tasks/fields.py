@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from qlock.core.base import Base
 from qlock.core.exchange import Outcome, Partial, Right, Unparsable, Wrong
-from qlock.suites.tasks.reading import json_part, read_json
+from qlock.suites.tasks.reading import alike, json_part, read_json
 
 Pair = tuple[int, str, str | Fraction]
 """Number of the path, type of the value, value."""
@@ -84,8 +84,4 @@ class FieldF1(Base, frozen=True, kw_only=True, tag_field="kind", tag="field_f1")
                 yield path, "constant", json.dumps(value)
 
     def _alike(self, text: str) -> str:
-        if self.single_spaces:
-            text = " ".join(text.split())
-        if self.strip:
-            text = text.strip()
-        return text.casefold() if self.casefold else text
+        return alike(text, strip=self.strip, casefold=self.casefold, single_spaces=self.single_spaces)

@@ -1,4 +1,4 @@
-"""Untrusted text into plain values: JSON within bounds, and the fenced block of a reply.
+"""Untrusted text into plain values: JSON within bounds, the fenced block of a reply, texts that count as equal.
 
 The bounds are fixed numbers, so that the same text is read or refused alike on every machine; none is a time
 limit. Within them, reading takes time and memory in proportion to the text.
@@ -45,6 +45,15 @@ class _RefusedValueError(ValueError):
 def quoted(text: str) -> str:
     """Foreign text for a reason: one line, bounded, in backticks."""
     return f"`{for_message(text)}`"
+
+
+def alike(text: str, *, strip: bool, casefold: bool, single_spaces: bool) -> str:
+    """A text made like others that count as equal: without outer white space, without case, with single spaces."""
+    if single_spaces:
+        text = " ".join(text.split())
+    if strip:
+        text = text.strip()
+    return text.casefold() if casefold else text
 
 
 def read_json(text: str) -> Parsed | Unparsable:

@@ -12,7 +12,7 @@ import msgspec
 from qlock.core.base import Base
 from qlock.core.exchange import Outcome, Right, Unparsable, Wrong
 from qlock.suites.tasks.patterns import as_bytes, compiled
-from qlock.suites.tasks.reading import quoted
+from qlock.suites.tasks.reading import alike, quoted
 
 
 def _texts(expected: object) -> tuple[str, ...]:
@@ -59,11 +59,7 @@ class Exact(Base, frozen=True, kw_only=True, tag_field="kind", tag="exact"):
         return " ".join((*_texts(expected), "otherwise"))
 
     def _alike(self, text: str) -> str:
-        if self.single_spaces:
-            text = " ".join(text.split())
-        if self.strip:
-            text = text.strip()
-        return text.casefold() if self.casefold else text
+        return alike(text, strip=self.strip, casefold=self.casefold, single_spaces=self.single_spaces)
 
 
 class Contains(Base, frozen=True, kw_only=True, tag_field="kind", tag="contains"):

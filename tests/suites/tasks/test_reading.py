@@ -14,6 +14,7 @@ from qlock.suites.tasks.reading import (
     LONGEST_JSON,
     MOST_VALUES,
     Parsed,
+    alike,
     inner_values,
     json_part,
     last_fenced,
@@ -127,6 +128,20 @@ def test_the_part_that_should_be_json(text: str, part: str) -> None:
 
 def test_a_million_fences_end() -> None:
     assert last_fenced("```" * 1_000_000) == ""
+
+
+@pytest.mark.parametrize(
+    "strip, casefold, single_spaces, text",
+    [
+        (False, False, False, " Die  STRASSE "),
+        (True, False, False, "Die  STRASSE"),
+        (False, True, False, " die  strasse "),
+        (False, False, True, "Die STRASSE"),
+    ],
+)
+def test_texts_made_alike(strip: bool, casefold: bool, single_spaces: bool, text: str) -> None:  # noqa: FBT001 - a table
+    assert alike(" Die  STRASSE ", strip=strip, casefold=casefold, single_spaces=single_spaces) == text
+    assert alike(text, strip=strip, casefold=casefold, single_spaces=single_spaces) == text
 
 
 def test_quoted_text_is_one_line() -> None:
