@@ -1,6 +1,6 @@
 """The house keeps its shape: floors, one library one file, small files and functions, a test for every module.
 
-The rules are those of design.md, "The house", points 1 to 3 and 7. They are read from the source with `ast` alone,
+The rules are those of CONTRIBUTING.md, "The house". They are read from the source with `ast` alone,
 so that a module that does not import still gets its findings.
 """
 
