@@ -53,7 +53,10 @@ class DeviceSpec(Base, frozen=True, kw_only=True):
 
     kind: Literal["cpu", "gpu"] = "cpu"
     gpu_name: str = ""
+    """As ``qlock doctor`` shows it; of a slice with its profile: ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``. Empty: whichever
+    card is there, where all are of one kind."""
     count: Positive = 1
+    """How many cards the engine is given."""
 
 
 class ModelSpec(Base, frozen=True, kw_only=True):

@@ -1,0 +1,157 @@
+"""Locks and runs on cards: the real pynvml on a scripted library, a whole project, and an engine in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from qlock.core.lock import read_lock
+from qlock.errors import AbsentError, RefusedError
+from tests.fakes.nvml import A100_40, A100_80, SLICES, VGPU, StubbedNvml, script
+from tests.fakes.project import Project, refusal
+from tests.fakes.world import L4, ScriptedNvml, seen
+
+GPU_TABLE = '\n[device]\nkind = "gpu"\n'
+
+
+def on_gpu(place: Path, nvml: Any, *, environment: Mapping[str, str] | None = None) -> Project:
+    """A project whose spec asks for a GPU, and an engine that uses one."""
+    project = Project(place)
+    project.change_world(nvml=nvml, environment=environment or {})
+    project.write_spec(lambda text: text.replace("slots = 4\n", "slots = 4\ngpu_layers = 99\n") + GPU_TABLE)
+    project.script.read_back["layers_offloaded"] = 3
+    return project
+
+
+def lock_here(project: Project) -> Path:
+    resolved = project.lock()
+    assert read_lock(resolved.data, name="lock") == msgspec.structs.replace(
+        resolved.lock, body_digest=read_lock(resolved.data, name="lock").body_digest
+    )
+    return resolved.path
+
+
+def stubbed(library: Path, *cards: str, **more: Any) -> StubbedNvml:
+    return StubbedNvml(library, script(*cards, **more))
+
+
+def test_a_lock_of_a_card_runs_on_that_card_alone(tmp_path: Path, nvml_library: Path) -> None:
+    nvml = stubbed(nvml_library, A100_40)
+    project = on_gpu(tmp_path, nvml)
+    lock = lock_here(project)
+    assert lock.name == "small@gpu-nvidia-a100-sxm4-40gb.toml"
+    ran = project.run(lock_path=lock)
+    assert ran.state == "sealed"
+    assert set(project.script.cards) == {"GPU-a1000040-0000-4000-8000-000000000001"}
+    assert ran.folder is not None
+    facts = msgspec.json.decode((ran.folder / "facts.json").read_bytes())
+    assert facts["segment"][0]["gpu_uuid"] == ["GPU-a1000040-0000-4000-8000-000000000001"]
+    nvml.script = script(A100_80)
+    ran = project.run(lock_path=lock, repeat_lock=True)
+    assert ran.state == "refused"
+    assert [finding.where.rpartition(".")[2] for finding in ran.findings] == [
+        "gpu_name",
+        "pci_device_id",
+        "memory_bytes",
+    ]
+
+
+@pytest.mark.parametrize(
+    "other, where, values",
+    [
+        (script(A100_40, driver="551.00"), "driver_version", ("550.54.15", "551.00")),
+        (script(A100_40, cuda=13_000), "gpu.0.cuda_version", ("12.4", "13.0")),
+        (script(A100_40.replace("ecc 1", "ecc 0")), "gpu.0.ecc", ("true", "false")),
+        (script(A100_40.replace("cores 6912", "cores 6272")), "gpu.0.sm_count", ("108", "98")),
+    ],
+)
+def test_a_card_or_driver_that_changed_is_refused(
+    tmp_path: Path, nvml_library: Path, other: str, where: str, values: tuple[str, str]
+) -> None:
+    nvml = stubbed(nvml_library, A100_40)
+    project = on_gpu(tmp_path, nvml)
+    lock = lock_here(project)
+    nvml.script = other
+    ran = project.run(lock_path=lock)
+    (finding,) = ran.findings
+    assert (ran.state, finding.where, finding.expected, finding.found) == (
+        "refused",
+        f"device.gpu-nvidia-a100-sxm4-40gb.{where}",
+        *values,
+    )
+
+
+@pytest.mark.parametrize(
+    "other, why",
+    [
+        (script(), "no GPU can be used: the NVIDIA driver shows no card"),
+        (
+            script(A100_40, before="fail nvmlInitWithFlags 9\n"),
+            "no GPU can be used: the NVIDIA driver is not loaded",
+        ),
+        (
+            script(A100_40, before="fail nvmlInitWithFlags 18\n"),
+            "the NVIDIA driver does not answer: RM has detected an NVML/RM version mismatch",
+        ),
+        (
+            script(A100_40, before="fail nvmlDeviceGetHandleByIndex_v2 4\n"),
+            "no GPU can be used: this process may not use the only card (permissions, or a control group)",
+        ),
+    ],
+)
+def test_a_card_that_is_gone_is_refused_at_run(
+    tmp_path: Path, nvml_library: Path, other: str, why: str
+) -> None:
+    nvml = stubbed(nvml_library, A100_40)
+    project = on_gpu(tmp_path, nvml)
+    lock = lock_here(project)
+    nvml.script = other
+    opened = project.script.opened
+    ran = project.run(lock_path=lock)
+    (finding,) = ran.findings
+    assert (ran.state, finding.found, finding.why) == ("refused", "missing", why)
+    assert project.script.opened == opened
+
+
+def test_a_slice_is_locked_and_given_by_its_own_uuid(tmp_path: Path, nvml_library: Path) -> None:
+    nvml = stubbed(nvml_library, A100_40 + SLICES)
+    project = on_gpu(tmp_path, nvml, environment={"CUDA_VISIBLE_DEVICES": "MIG-1111"})
+    lock = lock_here(project)
+    assert lock.name == "small@gpu-nvidia-a100-sxm4-40gb-mig-3g.20gb.toml"
+    assert set(project.script.cards) == {"MIG-11111111-0000-4000-8000-000000000012"}
+    nvml.script = script(A100_40)
+    project.change_world(environment={})
+    ran = project.run(lock_path=lock)
+    assert [(finding.where.rpartition("gpu.0.")[2], finding.expected) for finding in ran.findings] == [
+        ("memory_bytes", "20937965568"),
+        ("sm_count", "42"),
+        ("mig_profile", "3g.20gb"),
+    ]
+
+
+def test_a_virtual_card_is_locked_with_what_it_does_not_tell(tmp_path: Path, nvml_library: Path) -> None:
+    project = on_gpu(tmp_path, stubbed(nvml_library, VGPU))
+    lock = lock_here(project)
+    assert b'pin = "device.gpu-grid-a100-20c.gpu.0.power_limit_mw"' in lock.read_bytes()
+    assert project.run(lock_path=lock).state == "sealed"
+
+
+def test_resolve_refuses_where_no_card_is(tmp_path: Path) -> None:
+    project = on_gpu(tmp_path, ScriptedNvml())
+    assert refusal(project, AbsentError)[0] == (
+        "device: no GPU can be used: the NVML library of the NVIDIA driver is not installed"
+    )
+    assert project.script.opened == 0
+
+
+def test_an_engine_that_stays_on_the_cpu_is_refused_at_resolve(tmp_path: Path) -> None:
+    project = on_gpu(tmp_path, ScriptedNvml(seen(L4)))
+    project.script.read_back["layers_offloaded"] = 0
+    assert refusal(project, RefusedError) == (
+        "point.A@plain.layers_offloaded: got `0`, expected `3`",
+        "the engine did not do as it was told; look at its log",
+    )
