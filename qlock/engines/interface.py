@@ -70,6 +70,11 @@ class Load(Base, frozen=True, kw_only=True):
     setting: Setting
 
 
+def padded_tokens(context_tokens: int) -> int:
+    """The context that llama.cpp makes of one that is asked for: the next multiple of 256."""
+    return -(-context_tokens // 256) * 256
+
+
 class Generate(Base, frozen=True, kw_only=True, tag_field="kind", tag="generate"):
     """Continue token ids."""
 

@@ -19,11 +19,11 @@ import msgspec
 
 from qlock.core.base import Base
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Done, Generate, Load, Measure, Work
+from qlock.engines.interface import Done, Generate, Load, Measure, Work, padded_tokens
 from qlock.engines.llama_cpp import logbook, tools
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
-from qlock.engines.llama_cpp.options import PAD_TOKENS, options_of
+from qlock.engines.llama_cpp.options import options_of
 from qlock.engines.llama_cpp.probe import Seat, Stage, probe
 from qlock.engines.llama_cpp.questions import added_of, text_of, tokens_of
 from qlock.engines.llama_cpp.scoring import Scorer
@@ -362,7 +362,7 @@ def _context(load: Load, seen: Seen) -> int:
     NOTE: a slot never has more than the model was trained with, while the cache is rounded up beyond that.
     """
     asked = load.setting.context_tokens
-    padded = -(-asked // PAD_TOKENS) * PAD_TOKENS
+    padded = padded_tokens(asked)
     has_it = seen.said.context_tokens == padded and asked <= seen.context_tokens <= padded
     return asked if has_it else min(seen.context_tokens, seen.said.context_tokens)
 

@@ -25,9 +25,6 @@ from qlock.errors import EngineError
 _OPTION_LINE = re.compile(r"(-[^\s,]+(?:, +-[^\s,]+)*)(?: |$)")
 _SHOWN_OPTIONS = 8
 
-PAD_TOKENS = 256
-"""llama.cpp rounds a context up to a multiple of this."""
-
 CHAT_TEMPLATE = "chatml"
 """Never used: prompts are rendered by qlock and sent as token ids. A template of the model's own that llama.cpp cannot
 parse would keep the server from starting."""

@@ -19,13 +19,12 @@ from pathlib import Path
 import msgspec
 
 from qlock.core.facts import ReadBack, Setting
-from qlock.engines.interface import Broken, Generate, Generated, Measure, Measured, greedy
+from qlock.engines.interface import Broken, Generate, Generated, Measure, Measured, greedy, padded_tokens
 from qlock.engines.llama_cpp import perplexity
 from qlock.engines.llama_cpp.agreement import disagreement
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.completion import body_of, done_of, forced_nats
 from qlock.engines.llama_cpp.home import Home
-from qlock.engines.llama_cpp.options import PAD_TOKENS
 from qlock.engines.llama_cpp.server import Answered, Lost, Point
 from qlock.engines.llama_cpp.tools import Build
 from qlock.engines.llama_cpp_python import Deadlines, LlamaCppPython, open_engine
@@ -197,7 +196,7 @@ class Scorer:
 
 def _alone(setting: Setting) -> Setting:
     """The setting with one slot, and no batch that is longer than the context of that slot."""
-    most = -(-setting.context_tokens // PAD_TOKENS) * PAD_TOKENS
+    most = padded_tokens(setting.context_tokens)
     return msgspec.structs.replace(
         setting,
         slots=1,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qlock.core.facts import ReadBack
-from qlock.engines.interface import Load
+from qlock.engines.interface import Load, padded_tokens
 from qlock.engines.llama_cpp_python import logbook
 from qlock.engines.llama_cpp_python.params import context_params, model_params
 from qlock.errors import EngineError
@@ -28,9 +28,6 @@ from qlock.errors import EngineError
 _LOG_LEVEL_INFO = 2
 _LOG_LEVEL_ERROR = 4
 _LOG_LEVEL_CONT = 5
-
-_PAD_TOKENS = 256
-"""llama.cpp rounds a context up to a multiple of this."""
 
 
 class Library:
@@ -278,7 +275,7 @@ class Native:
         """What is asked for, once the engine has it with nothing but its own rounding on top."""
         asked = self.setting.context_tokens
         got: int = self._api.llama_n_ctx_seq(self._context)
-        padded = -(-asked // _PAD_TOKENS) * _PAD_TOKENS
+        padded = padded_tokens(asked)
         if got != padded:
             raise EngineError(
                 f"got a context of `{got}` tokens for each slot, expected `{padded}` for `{asked}`"
