@@ -176,7 +176,7 @@ class ProbeRow(Base, frozen=True, kw_only=True):
     """One variation of the schedule against the plain one: how many rows stayed the same."""
 
     variation: str
-    """``repeat``, ``permute``, ``dummies``, ``copies``, ``long-neighbours``, ``threads``, ``width``."""
+    """What was varied, as the engine calls it: ``repeat``, ``permute``, ``replicas``, ``threads`` …"""
     rows: Count
     rows_bitwise: Count
     """Rows whose logits are equal bit for bit at every step."""
