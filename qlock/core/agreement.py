@@ -130,6 +130,17 @@ def agreement(matched: Sequence[Pair], *, same_tokenizer: bool) -> Agreement | C
     )
 
 
+def wrote(pair: Pair) -> bool:
+    """Whether both sides of a pair wrote an answer."""
+    return _wrote(pair.a.row) and _wrote(pair.b.row)
+
+
+def is_equal(pair: Pair, *, same_tokenizer: bool) -> bool:
+    """Whether both answers of a pair are the same: in their tokens, or their text where the tokenizers differ."""
+    a, b = _answer(pair.a.row), _answer(pair.b.row)
+    return a.tokens == b.tokens if same_tokenizer else a.text == b.text
+
+
 def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
     """Index of the first token that differs; the length of the shorter one where it begins the longer one."""
     for index, (one, other) in enumerate(zip(a, b, strict=False)):

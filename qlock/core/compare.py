@@ -42,7 +42,7 @@ from qlock.core.comparison import (
 from qlock.core.differing import brief
 from qlock.core.endings import Endings, endings
 from qlock.core.escape import for_message
-from qlock.core.gates import judge
+from qlock.core.gates import Gate, judge
 from qlock.core.lock import ModelPin
 from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
@@ -51,6 +51,7 @@ from qlock.core.recipe import RecipeRow
 from qlock.core.scores import Score, against_noise, described, score, withheld
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, suites_of
 from qlock.core.slices import slices
+from qlock.core.spec import GateSpec
 from qlock.core.stats import CannotTell
 from qlock.core.validity import Difference, Treatment, differences
 from qlock.errors import InputError
@@ -102,7 +103,7 @@ def compare(
         only_b=tuple(name for name in theirs if name not in mine),
         noise_unmeasured="" if any(suite.noise for suite in suites) else noise.unmeasured(a, b),
         recipes=_recipes(model_of(a), model_of(b)),
-        gate=tuple(judge(rule, common.get(rule.suite), withheld=_WITHHELD[state]) for rule in gates),
+        gate=tuple(_gate(frame, rule, common.get(rule.suite)) for rule in gates),
     )
 
 
@@ -182,11 +183,29 @@ def _pairing(frame: _Frame, name: str) -> Pairing:
     return pair(frame.a.sittings.get(name, ()), frame.b.sittings.get(name, ()))
 
 
+def _gate(frame: _Frame, rule: GateSpec, pairing: Pairing | None) -> Gate:
+    again = [
+        pair(side.sittings.get(rule.suite, ()), other.sittings.get(rule.suite, ()))
+        for side, other in ((frame.a, frame.again_a), (frame.b, frame.again_b))
+        if other is not None
+    ]
+    return judge(
+        rule,
+        pairing,
+        withheld=_WITHHELD[frame.state],
+        same_tokenizer=_same_tokenizer(frame),
+        again=again,
+    )
+
+
+def _same_tokenizer(frame: _Frame) -> bool:
+    return model_of(frame.a).tokenizer_digest == model_of(frame.b).tokenizer_digest
+
+
 def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
     mine, theirs = frame.a.sittings.get(name, ()), frame.b.sittings.get(name, ())
     floors = tuple(_floors(frame, name))
     how_ended = endings(mine, theirs, pairing.scored, describe_only=_WITHHELD[frame.state])
-    same_tokenizer = model_of(frame.a).tokenizer_digest == model_of(frame.b).tokenizer_digest
     return Suite(
         suite=name,
         kind=suites_of(frame.a)[name].kind,
@@ -194,7 +213,7 @@ def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
         lost=pairing.lost,
         losses=pairing.losses,
         endings=how_ended,
-        agreement=agreement(pairing.matched, same_tokenizer=same_tokenizer),
+        agreement=agreement(pairing.matched, same_tokenizer=_same_tokenizer(frame)),
         slices=slices(pairing.scored, describe_only=_WITHHELD[frame.state]),
         noise=floors,
     )

@@ -181,14 +181,19 @@ class CompareSpec(Base, frozen=True, kw_only=True):
     treatment: Literal["weights", "kv", "context", "template", "sampling"] = "weights"
 
 
+GateRule = Literal["non-inferior", "no-more-errors", "ending-share", "agreement-share"]
+
+
 class GateSpec(Base, frozen=True, kw_only=True):
     """An acceptance rule, fixed before the run."""
 
     suite: Name
     slice: str = ""
     """``NAME=VALUE`` or a value that occurs in one slice name only; empty: all items."""
-    rule: Literal["non-inferior", "no-more-errors"]
+    rule: GateRule
     margin_share: Share = 0.0
+    """How much worse than the reference is still good: of the items' marks, of errors by the number of items, of replies
+    left unfinished, or of answers that are not the same."""
 
 
 class Spec(Base, frozen=True, kw_only=True):

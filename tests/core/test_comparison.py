@@ -29,6 +29,7 @@ def a_comparison(state: Literal["valid", "invalid", "incomplete"], *verdicts: st
             errors_b=0,
             difference=unknown,
             needed=unknown,
+            noise_share=unknown,
         )
         for verdict in verdicts
     ]

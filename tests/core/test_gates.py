@@ -1,18 +1,21 @@
-from typing import Literal
+from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qlock.core import stats
 from qlock.core.gates import Gate, judge, pairs_in
 from qlock.core.pairs import pair
-from qlock.core.spec import GateSpec
+from qlock.core.sides import Sitting
+from qlock.core.spec import GateRule, GateSpec
 from qlock.core.stats import CannotTell, PairsNeeded
 from tests.fakes.comparisons import a_reading, a_sitting
 
-Rule = Literal["non-inferior", "no-more-errors"]
 
-
-def judged(a: str, b: str, rule: Rule = "non-inferior", *, margin: float = 0.05, slice_: str = "") -> Gate:
+def judged(
+    a: str, b: str, rule: GateRule = "non-inferior", *, margin: float = 0.05, slice_: str = ""
+) -> Gate:
     spec = GateSpec(suite="orders", slice=slice_, rule=rule, margin_share=margin)
     return judge(spec, pair((a_sitting(a),), (a_sitting(b),)))
 
@@ -31,6 +34,7 @@ def test_b_passes_when_the_whole_interval_lies_above_the_margin() -> None:
         errors_b=0,
         difference=stats.newcombe_paired(both=200, only_a=0, only_b=0, neither=0),
         needed=PairsNeeded(verdict="pass", pairs=200, more=0),
+        noise_share=CannotTell(why="no point was run twice"),
     )
 
 
@@ -144,3 +148,142 @@ def test_what_may_not_be_judged_is_not() -> None:
 def test_without_pairs_no_errors_are_none_too_few() -> None:
     found = judge(GateSpec(suite="orders", rule="no-more-errors"), pair((), ()))
     assert (found.verdict, found.why) == ("undecided", "there are no pairs")
+
+
+def test_repeats_that_are_all_alike_count_once() -> None:
+    def twice(letters: str) -> tuple[Sitting, ...]:
+        return a_sitting(letters), a_sitting(letters, repeat=2)
+
+    spec = GateSpec(suite="orders", rule="non-inferior", margin_share=0.05)
+    once = judge(spec, pair((a_sitting("r" * 200),), (a_sitting("r" * 199 + "w"),)))
+    assert judge(spec, pair(twice("r" * 200), twice("r" * 199 + "w"))) == once
+    apart = pair(twice("r" * 200), (a_sitting("r" * 199 + "w"), a_sitting("r" * 200, repeat=2)))
+    assert judge(spec, apart).pairs == 400
+
+
+def test_replies_that_are_left_unfinished_are_counted_against_each_side() -> None:
+    found = judged("r" * 195 + "b" * 5, "r" * 194 + "b" * 6, "ending-share")
+    assert (found.verdict, found.why) == ("pass", "6 unfinished against 5")
+    assert (found.errors_a, found.errors_b, found.pairs) == (5, 6, 200)
+    assert found.difference == stats.newcombe_paired(both=194, only_a=1, only_b=0, neither=5)
+    worse = judged("r" * 200, "r" * 150 + "b" * 50, "ending-share")
+    assert (worse.verdict, worse.why) == ("fail", "50 unfinished against 0")
+    close = judged("r" * 40, "r" * 39 + "b", "ending-share")
+    assert (close.verdict, close.why) == ("undecided", "the interval holds the margin")
+    assert isinstance(close.needed, PairsNeeded)
+
+
+def test_a_full_context_and_an_error_are_unfinished_too_although_they_have_no_mark() -> None:
+    found = judged("r" * 200, "r" * 140 + "c" * 30 + "e" * 30, "ending-share")
+    assert (found.verdict, found.errors_b, found.pairs) == ("fail", 60, 200)
+
+
+def test_items_without_a_row_could_have_ended_in_any_way() -> None:
+    found = judged("r" * 200, "r" * 192 + "." * 8, "ending-share")
+    assert (found.verdict, found.why) == ("undecided", "8 items are in no scored pair and could change it")
+    found = judged("r" * 200, "r" * 180 + "." * 20, "ending-share")
+    assert found.why == "more than 5% of the items are in no pair"
+
+
+def test_repeats_that_end_otherwise_are_one_cluster() -> None:
+    a = (a_sitting("r" * 40), a_sitting("r" * 40, repeat=2))
+    b = (a_sitting("r" * 40), a_sitting("r" * 30 + "b" * 10, repeat=2))
+    found = judge(GateSpec(suite="orders", rule="ending-share", margin_share=0.05), pair(a, b))
+    items = [f"{number}" for number in range(40)] * 2
+    assert found.difference == stats.cluster_mean([0.0] * 70 + [-1.0] * 10, items)
+    assert (found.verdict, found.pairs) == ("fail", 80)
+
+
+def test_answers_that_are_the_same_are_counted() -> None:
+    found = judged("r" * 200, "r" * 198 + "ww", "agreement-share")
+    assert (found.verdict, found.why, found.errors_a, found.errors_b) == (
+        "pass",
+        "198 of 200 answers are the same",
+        0,
+        2,
+    )
+    share = stats.wilson(198, 200)
+    assert isinstance(share, stats.Interval)
+    assert isinstance(found.difference, stats.Interval)
+    assert (found.difference.low, found.difference.high) == (share.low - 1, share.high - 1)
+    other = judged("r" * 200, "r" * 150 + "w" * 50, "agreement-share")
+    assert (other.verdict, other.why) == ("fail", "150 of 200 answers are the same")
+    assert judged("r" * 60, "r" * 58 + "ww", "agreement-share").why == "the interval holds the margin"
+
+
+def test_a_failed_reply_agrees_with_nothing() -> None:
+    assert judged("r" * 20, "r" * 10 + "e" * 10, "agreement-share").errors_b == 10
+
+
+def test_answers_of_items_without_a_row_could_be_the_same_or_not() -> None:
+    found = judged("r" * 200, "r" * 192 + "." * 8, "agreement-share")
+    assert (found.verdict, found.why) == ("undecided", "8 items are in no scored pair and could change it")
+
+
+def test_repeats_that_agree_otherwise_are_one_cluster() -> None:
+    a = (a_sitting("r" * 40), a_sitting("r" * 40, repeat=2))
+    b = (a_sitting("r" * 40), a_sitting("r" * 30 + "w" * 10, repeat=2))
+    found = judge(GateSpec(suite="orders", rule="agreement-share", margin_share=0.05), pair(a, b))
+    items = [f"{number}" for number in range(40)] * 2
+    assert found.difference == stats.cluster_mean([0.0] * 70 + [-1.0] * 10, items)
+
+
+@pytest.mark.parametrize("rule", ["ending-share", "agreement-share"])
+def test_text_that_is_only_scored_has_no_endings_and_no_answers(rule: GateRule) -> None:
+    pairing = pair((a_reading([1.0] * 20),), (a_reading([1.0] * 20),))
+    found = judge(GateSpec(suite="wikitext", rule=rule), pairing)
+    assert (found.verdict, found.why) == ("undecided", "nothing is written in this suite")
+
+
+def test_nobody_sat_it() -> None:
+    rules: tuple[GateRule, ...] = ("ending-share", "agreement-share")
+    for rule in rules:
+        found = judged("", "", rule)
+        assert found.verdict == "undecided"
+    assert (
+        judged("r" * 20, "r" * 20, "ending-share", slice_="west").why
+        == "no scored pair lies in the slice `west`"
+    )
+
+
+def beside_noise(b: str, moved: str, rule: GateRule, margin: float = 0.05) -> Gate:
+    """B judged against 200 right answers, of which another run gave these."""
+    mine = (a_sitting("r" * 200),)
+    spec = GateSpec(suite="orders", rule=rule, margin_share=margin)
+    return judge(spec, pair(mine, (a_sitting(b),)), again=[pair(mine, (a_sitting(moved),))])
+
+
+@pytest.mark.parametrize("rule", ["non-inferior", "no-more-errors", "ending-share", "agreement-share"])
+def test_a_margin_under_the_noise_is_undecidable(rule: GateRule) -> None:
+    found = beside_noise("r" * 200, "r" * 188 + "b" * 12, rule)
+    assert (found.verdict, found.noise_share) == ("undecided", 0.06)
+    assert found.why == "undecidable: the margin lies under the noise of 6.0 %"
+    assert found.needed == CannotTell(why="no number of items decides within the noise")
+
+
+@pytest.mark.parametrize("rule", ["non-inferior", "no-more-errors", "ending-share", "agreement-share"])
+def test_what_is_worse_by_more_than_the_noise_still_fails(rule: GateRule) -> None:
+    assert beside_noise("r" * 120 + "b" * 80, "r" * 188 + "b" * 12, rule).verdict == "fail"
+    assert beside_noise("r" * 182 + "b" * 18, "r" * 170 + "b" * 30, rule).verdict == "undecided"
+
+
+@pytest.mark.parametrize("rule", ["non-inferior", "no-more-errors", "ending-share", "agreement-share"])
+def test_a_margin_above_the_noise_decides_as_ever(rule: GateRule) -> None:
+    quiet = beside_noise("r" * 200, "r" * 199 + "b", rule)
+    assert (quiet.verdict, quiet.noise_share) == ("pass", 0.005)
+    assert beside_noise("r" * 200, "r" * 200, rule, 0.0).noise_share == 0.0
+
+
+def test_another_run_without_the_suite_says_nothing_of_the_noise() -> None:
+    mine = (a_sitting("r" * 40),)
+    found = judge(GateSpec(suite="orders", rule="no-more-errors"), pair(mine, mine), again=[pair(mine, ())])
+    assert (found.verdict, found.noise_share) == ("pass", CannotTell(why="no point was run twice"))
+
+
+@given(st.text("rwbce.", min_size=1, max_size=40), st.text("rwbce.", min_size=1, max_size=40))
+def test_a_gate_that_passes_would_pass_whatever_became_of_lost_items(a: str, b: str) -> None:
+    size = max(len(a), len(b))
+    a, b = a.ljust(size, "r"), b.ljust(size, "r")
+    for rule in get_args(GateRule):
+        if judged(a, b, rule, margin=0.3).verdict == "pass":
+            assert judged(a, b.replace(".", "b"), rule, margin=0.3).verdict != "fail"

@@ -29,7 +29,7 @@ def test_each_gate_and_the_validity_are_cases() -> None:
         '    <testcase classname="Q4_K_M@f16kv.gates" name="orders (all) non-inferior 20.0 %"/>\n'
         '    <testcase classname="Q4_K_M@f16kv.gates" name="orders north no-more-errors 0 %"/>\n'
         '    <testcase classname="Q4_K_M@f16kv.gates" name="orders third=0 non-inferior 1.0 %">\n'
-        '      <error type="undecided" message="undecided: the interval holds the margin"/>\n'
+        '      <error type="undecided" message="undecided: undecidable: the margin lies under the noise of 2.7 %"/>\n'
         "    </testcase>\n"
         "  </testsuite>\n"
         "</testsuites>\n"

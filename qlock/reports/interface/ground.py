@@ -63,13 +63,25 @@ def gates(comparison: Comparison) -> Part:
     """Acceptance rules and their answers."""
     return Part(
         heading="Gates",
-        columns=("suite", "slice", "rule", "margin", "pairs", "errors A", "errors B", "verdict", "why"),
+        columns=(
+            "suite",
+            "slice",
+            "rule",
+            "margin",
+            "noise",
+            "pairs",
+            "errors A",
+            "errors B",
+            "verdict",
+            "why",
+        ),
         rows=tuple(
             (
                 gate.suite,
                 gate.slice or "(all)",
                 gate.rule,
                 share_percent(gate.margin_share),
+                "-" if isinstance(gate.noise_share, CannotTell) else share_percent(gate.noise_share),
                 str(gate.pairs),
                 str(gate.errors_a),
                 str(gate.errors_b),

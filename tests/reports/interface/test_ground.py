@@ -62,13 +62,14 @@ def test_gates_have_their_counts_and_what_would_decide() -> None:
             "(all)",
             "non-inferior",
             "5.0 %",
+            "-",
             "60",
             "0",
             "2",
             "undecided",
             "the interval holds the margin",
         ),
-        ("orders", "north", "no-more-errors", "0 %", "30", "0", "1", "fail", "1 errors against 0"),
+        ("orders", "north", "no-more-errors", "0 %", "-", "30", "0", "1", "fail", "1 errors against 0"),
     )
     assert part.remarks == ("orders: if what was seen is true, 657 pairs (597 more) would decide: pass",)
     assert gates(compare(a_side("r"), a_side("r"))).rows == ()
