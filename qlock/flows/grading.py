@@ -23,12 +23,11 @@ from qlock.core.exchange import (
     Wrong,
 )
 from qlock.core.pairs import mark_of
+from qlock.core.perplexity import Perplexity, perplexity_of
 from qlock.core.record import Grade, Record, Row
+from qlock.core.stats import CannotTell
 from qlock.flows.kinds import SuiteKind
 from qlock.suites.interface import Item, play_back
-
-_LARGEST_MEAN = 300.0
-"""Nats a token; beyond it a perplexity would leave what a float can hold."""
 
 
 class Score(Base, frozen=True, kw_only=True):
@@ -120,9 +119,8 @@ def score(outcomes: tuple[Outcome, ...]) -> Score | None:
     A perplexity over the windows that happened to work would be another figure under the same name, so one window
     without its cost leaves none.
     """
-    nats = [outcome for outcome in outcomes if isinstance(outcome, Nats)]
-    if nats:
-        return _perplexity(nats) if len(nats) == len(outcomes) else None
+    if any(isinstance(outcome, Nats) for outcome in outcomes):
+        return _perplexity(outcomes)
     marks = [value for value in map(mark_of, outcomes) if value is not None]
     if not marks:
         return None
@@ -134,10 +132,9 @@ def score(outcomes: tuple[Outcome, ...]) -> Score | None:
     )
 
 
-def _perplexity(windows: list[Nats]) -> Score | None:
-    """The exponential of the mean cost of a scored token; ``None`` beyond what a working model can cost."""
-    tokens = sum(window.scored_tokens for window in windows)
-    mean = math.fsum(window.nats_sum for window in windows) / tokens if tokens else math.inf
-    if mean > _LARGEST_MEAN:
-        return None
-    return Score(what="perplexity", value=math.exp(mean), items=len(windows), left_out=0)
+def _perplexity(outcomes: tuple[Outcome, ...]) -> Score | None:
+    match perplexity_of(outcomes):
+        case Perplexity(perplexity=value, windows=windows):
+            return Score(what="perplexity", value=value, items=windows, left_out=0)
+        case CannotTell():
+            return None

@@ -3,8 +3,8 @@
 The whole text becomes tokens once and is cut into windows that do not overlap; the rest at the end is dropped.
 Only the last half of each window is scored, so that every scored token has at least half a window before it.
 
-Lives here: cutting the text, what is asked of each window, and the formulas over all windows. Does not live
-here: token ids (the caller's ``tokens_of``) and log-probabilities (the engine).
+Lives here: cutting the text, and what is asked of each window. Does not live here: token ids (the caller's
+``tokens_of``), log-probabilities (the engine), and the figure over all windows (``core.perplexity``).
 
 Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, function ``perplexity``, with ``--ppl-stride 0``.
 """
@@ -12,29 +12,14 @@ Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, function ``perplexity`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base, Count, Finite, Positive
-from qlock.core.exchange import (
-    Called,
-    Completed,
-    Excluded,
-    Failed,
-    Nats,
-    Outcome,
-    Partial,
-    Right,
-    Score,
-    Scored,
-    Ungraded,
-    Unparsable,
-    Wrong,
-)
-from qlock.core.stats import CannotTell
+from qlock.core.base import Base, Positive
+from qlock.core.exchange import Called, Completed, Failed, Nats, Outcome, Score, Scored, Ungraded
 from qlock.errors import InputError
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 
@@ -43,7 +28,6 @@ GRADE_VERSION = 1
 SOURCES = ("text",)
 
 _LARGEST_COST = 1e6  # nats; float32 logits of a working model give under 200, and squares must stay finite
-_LARGEST_MEAN = 300.0  # nats; beyond it the perplexity and its error would leave what a float can hold
 
 
 class Params(Base, frozen=True, kw_only=True):
@@ -61,19 +45,6 @@ class Body(Base, frozen=True, kw_only=True):
     """What an item's ``body`` holds."""
 
     tokens: tuple[int, ...]
-
-
-class Perplexity(Base, frozen=True, kw_only=True):
-    """The figure over all windows, with two standard errors of it."""
-
-    perplexity: Finite
-    """exp of the mean cost of a scored token."""
-    standard_error: Finite | CannotTell
-    """llama-perplexity's own ``+/-``: it takes tokens for independent of each other, so it is too small."""
-    cluster_error: Finite | CannotTell
-    """The same, but with windows as clusters: tokens of one window may depend on each other in any way."""
-    scored_tokens: Count
-    windows: Count
 
 
 def items(data: Data, params: Params, tokens_of: TokensOf) -> tuple[Item, ...]:
@@ -174,57 +145,3 @@ def trials(items: Sequence[Item], params: Params) -> tuple[Trial, ...]:  # noqa:
     What a broken engine would send (too few costs, NaN, negative ones) is refused by ``grade`` at any time.
     """
     return ()
-
-
-def perplexity_of(outcomes: Iterable[Outcome]) -> Perplexity | CannotTell:
-    """The figure over all windows, or why there is none.
-
-    With the sum S and the sum of squares Q over n scored tokens, and m = S / n:
-
-    - perplexity = exp(m);
-    - standard error = exp(m) · sqrt((Q / n - m²) / (n - 1)), as llama-perplexity prints it;
-    - cluster error = exp(m) · sqrt(k / (k - 1) · Σ (S_w - n_w · m)²) / n over the k windows w (CR1, as
-      ``stats.cluster_mean``; windows taken as independent).
-
-    Every outcome must be a window's ``Nats``: a figure over the windows that happened to work would be another
-    figure under the same name.
-    """
-    windows: list[Nats] = []
-    for number, outcome in enumerate(outcomes):
-        match outcome:
-            case Nats():
-                windows.append(outcome)
-            case Right() | Wrong() | Partial() | Unparsable() | Ungraded() | Excluded():
-                return CannotTell(why=f"window {number + 1} has no cost")
-    count = sum(window.scored_tokens for window in windows)
-    if count == 0:
-        return CannotTell(why="no token was scored")
-    mean = math.fsum(window.nats_sum for window in windows) / count
-    if mean > _LARGEST_MEAN:
-        return CannotTell(why=f"got a mean cost of `{mean}` nats, expected at most `{_LARGEST_MEAN}`")
-    perplexity = math.exp(mean)
-    return Perplexity(
-        perplexity=perplexity,
-        standard_error=_token_error(windows, mean=mean, perplexity=perplexity),
-        cluster_error=_cluster_error(windows, mean=mean, perplexity=perplexity),
-        scored_tokens=count,
-        windows=len(windows),
-    )
-
-
-def _token_error(windows: Sequence[Nats], *, mean: float, perplexity: float) -> float | CannotTell:
-    count = sum(window.scored_tokens for window in windows)
-    if count < 2:
-        return CannotTell(why="one scored token has no spread")
-    variance = math.fsum(window.nats_square_sum for window in windows) / count - mean * mean
-    # Rounding can leave the variance of equal costs a hair below zero.
-    return perplexity * math.sqrt(max(variance, 0.0) / (count - 1))
-
-
-def _cluster_error(windows: Sequence[Nats], *, mean: float, perplexity: float) -> float | CannotTell:
-    many = len(windows)
-    if many < 2:
-        return CannotTell(why="one window has no spread")
-    count = sum(window.scored_tokens for window in windows)
-    spread = math.fsum((window.nats_sum - window.scored_tokens * mean) ** 2 for window in windows)
-    return perplexity * math.sqrt(many / (many - 1) * spread) / count

@@ -1,0 +1,84 @@
+"""The perplexity of a text that was scored in windows, as llama-perplexity works it out, with two errors of it.
+
+Does not live here: cutting the text into windows (``suites.perplexity``), and the ratio of two (``core.scores``).
+
+Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, function ``perplexity``, with ``--ppl-stride 0``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from qlock.core.base import Base, Count, Finite
+from qlock.core.exchange import Excluded, Nats, Outcome, Partial, Right, Ungraded, Unparsable, Wrong
+from qlock.core.stats import CannotTell
+
+_LARGEST_MEAN = 300.0  # nats; beyond it the perplexity and its error would leave what a float can hold
+
+
+class Perplexity(Base, frozen=True, kw_only=True):
+    """The figure over all windows, with two standard errors of it."""
+
+    perplexity: Finite
+    """exp of the mean cost of a scored token."""
+    standard_error: Finite | CannotTell
+    """llama-perplexity's own ``+/-``: it takes tokens for independent of each other, so it is too small."""
+    cluster_error: Finite | CannotTell
+    """The same, but with windows as clusters: tokens of one window may depend on each other in any way."""
+    scored_tokens: Count
+    windows: Count
+
+
+def perplexity_of(outcomes: Iterable[Outcome]) -> Perplexity | CannotTell:
+    """The figure over all windows, or why there is none.
+
+    With the sum S and the sum of squares Q over n scored tokens, and m = S / n:
+
+    - perplexity = exp(m);
+    - standard error = exp(m) · sqrt((Q / n - m²) / (n - 1)), as llama-perplexity prints it;
+    - cluster error = exp(m) · sqrt(k / (k - 1) · Σ (S_w - n_w · m)²) / n over the k windows w (CR1, as
+      ``stats.cluster_mean``; windows taken as independent).
+
+    Every outcome must be a window's ``Nats``: a figure over the windows that happened to work would be another
+    figure under the same name.
+    """
+    windows: list[Nats] = []
+    for number, outcome in enumerate(outcomes):
+        match outcome:
+            case Nats():
+                windows.append(outcome)
+            case Right() | Wrong() | Partial() | Unparsable() | Ungraded() | Excluded():
+                return CannotTell(why=f"window {number + 1} has no cost")
+    count = sum(window.scored_tokens for window in windows)
+    if count == 0:
+        return CannotTell(why="no token was scored")
+    mean = math.fsum(window.nats_sum for window in windows) / count
+    if mean > _LARGEST_MEAN:
+        return CannotTell(why=f"got a mean cost of `{mean}` nats, expected at most `{_LARGEST_MEAN}`")
+    perplexity = math.exp(mean)
+    return Perplexity(
+        perplexity=perplexity,
+        standard_error=_token_error(windows, mean=mean, perplexity=perplexity),
+        cluster_error=_cluster_error(windows, mean=mean, perplexity=perplexity),
+        scored_tokens=count,
+        windows=len(windows),
+    )
+
+
+def _token_error(windows: Sequence[Nats], *, mean: float, perplexity: float) -> float | CannotTell:
+    count = sum(window.scored_tokens for window in windows)
+    if count < 2:
+        return CannotTell(why="one scored token has no spread")
+    variance = math.fsum(window.nats_square_sum for window in windows) / count - mean * mean
+    # Rounding can leave the variance of equal costs a hair below zero.
+    return perplexity * math.sqrt(max(variance, 0.0) / (count - 1))
+
+
+def _cluster_error(windows: Sequence[Nats], *, mean: float, perplexity: float) -> float | CannotTell:
+    many = len(windows)
+    if many < 2:
+        return CannotTell(why="one window has no spread")
+    count = sum(window.scored_tokens for window in windows)
+    spread = math.fsum((window.nats_sum - window.scored_tokens * mean) ** 2 for window in windows)
+    return perplexity * math.sqrt(many / (many - 1) * spread) / count
