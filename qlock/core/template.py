@@ -103,9 +103,8 @@ class CompiledTemplate:
             raise InputError(
                 f"the chat template cannot be read at line {error.lineno}: {_clean(error.message or '')}"
             ) from error
-        except (
-            Exception
-        ) as error:  # Deep nesting, a `break` outside a loop: each comes as a class of its own.
+        except Exception as error:
+            # Deep nesting, a `break` outside a loop: each comes as a class of its own.
             raise InputError(f"the chat template cannot be read: {_told(error)}") from error
 
     def render(self, request: RenderRequest) -> Rendered:
@@ -121,7 +120,8 @@ class CompiledTemplate:
             text = self._compiled.render(self._variables(request, date))
         except MemoryError:
             raise
-        except Exception as error:  # A template is a program: whatever Python can raise, it can.
+        except Exception as error:
+            # A template is a program: whatever Python can raise, it can.
             raise _fault(error) from error
         _check_unicode(text)
         return Rendered(text=text, uses_date=date.was_read)
