@@ -102,4 +102,4 @@ def _say(means: Means, checked: Checked) -> None:
             talk.say("error", "this is not what is locked; `qlock run` will refuse")
         case "absent":
             talk.say("error", "files that the lock names are not here")
-            talk.say("hint", "say where they lie with --models DIR")
+            talk.say("hint", "say where they lie with --models DIR, or bring them with `qlock fetch`")

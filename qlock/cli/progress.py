@@ -1,19 +1,20 @@
-"""How far a run is: a bar for each job on a terminal, a plain line every few seconds elsewhere.
+"""How far a run or a download is: a bar for each job or file on a terminal, a plain line every few seconds elsewhere.
 
-Does not live here: counting (``flows.run_point``).
+Does not live here: counting (``flows.run_point``, ``flows.fetch``).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qlock.cli.shown import Talk
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
+    from qlock.flows.fetch import Progress as Transfer
     from qlock.flows.run_point import Progress
     from qlock.world.interface import Clock
 
@@ -63,6 +64,59 @@ def busy_on(talk: Talk, doing: str) -> Iterator[None]:
     console = Console(file=talk.stream, no_color=not talk.has_colour, highlight=False, markup=False)
     with console.status(Text(for_message(doing))):
         yield
+
+
+@contextlib.contextmanager
+def transfers_on(talk: Talk, clock: Clock) -> Iterator[Callable[[Transfer], None]]:
+    """What a download tells its progress to, until the end of the ``with``."""
+    if not talk.is_terminal:
+        yield PlainTransfers(talk, clock)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(file=talk.stream, no_color=not talk.has_colour, highlight=False, markup=False)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=console) as bars:
+        tasks: dict[str, Any] = {}
+
+        def move(transfer: Transfer) -> None:
+            from qlock.core.escape import for_message
+
+            if transfer.file not in tasks:
+                tasks[transfer.file] = bars.add_task(for_message(transfer.file), total=transfer.size_bytes)
+            bars.update(tasks[transfer.file], completed=transfer.done_bytes)
+
+        yield move
+
+
+class PlainTransfers:
+    """A line at the start and end of each file, and in between at most every few seconds."""
+
+    def __init__(self, talk: Talk, clock: Clock) -> None:
+        self._talk = talk
+        self._clock = clock
+        self._said_s = 0.0
+        self._file = ""
+
+    def __call__(self, transfer: Transfer) -> None:
+        """Say it, when it is time to."""
+        from qlock.core.units import bytes_text
+
+        now_s = self._clock.monotonic_s()
+        is_edge = transfer.file != self._file or transfer.done_bytes == transfer.size_bytes
+        if not is_edge and now_s - self._said_s < _EVERY_S:
+            return
+        self._said_s, self._file = now_s, transfer.file
+        share = f"{bytes_text(transfer.done_bytes)} of {bytes_text(transfer.size_bytes)}"
+        self._talk.line(f"{transfer.file}: {share}")
 
 
 class _Pace:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import spec_asked
+from qlock.cli.asked import folder_asked, spec_asked
 from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
 from qlock.errors import ExitCode, UsageError
 
@@ -30,6 +30,7 @@ class Line(NamedTuple):
     upgrade: tuple[str, ...]
     no_prove: bool
     rehash: bool
+    models: tuple[Path, ...]
     offline: bool
     as_json: bool
 
@@ -45,6 +46,13 @@ class Line(NamedTuple):
     "--no-prove", is_flag=True, help="Leave the engine alone; what only it knows is listed missing."
 )
 @click.option("--rehash", is_flag=True, help="Read every byte again instead of trusting cached digests.")
+@click.option(
+    "--models",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Look for files of the Hub here too.",
+)
 @click.option("--offline", is_flag=True, help="Use no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
@@ -65,7 +73,13 @@ def _resolve(means: Means, line: Line) -> Answer:
         raise UsageError("got both --check and --dry-run, expected one of them")
     world = offline(means.world()) if line.offline else means.world()
     spec_path, kind = spec_asked(world, line.spec)
-    asked = flow.Asked(spec_path=spec_path, upgrade=line.upgrade, prove=not line.no_prove, rehash=line.rehash)
+    asked = flow.Asked(
+        spec_path=spec_path,
+        upgrade=line.upgrade,
+        prove=not line.no_prove,
+        rehash=line.rehash,
+        models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
+    )
     started_s = world.clock.monotonic_s()
     with busy_on(means.talk, f"resolving {spec_path.name}"):
         resolved = flow.resolve(world, asked, means.opener(kind))
@@ -82,6 +96,8 @@ def _resolve(means: Means, line: Line) -> Answer:
         write_file(world, resolved.path, resolved.data)
     _say_changes(means, changes, done=written)
     _say_warnings(means, lock)
+    for note in resolved.notes:
+        means.talk.say("note", note)
     _say_moves(means, resolved)
     if line.check and resolved.state != "same":
         means.talk.say("error", f"`{short_path(world, resolved.path)}` is not up to date")
@@ -152,6 +168,7 @@ def _data(world: World, line: Line, resolved: Resolved, changes: tuple[Change, .
                 "written": written and resolved.state != "same",
                 "changes": changes,
                 "moves": resolved.moves,
+                "notes": resolved.notes,
                 "missing": resolved.lock.missing,
             }
         )

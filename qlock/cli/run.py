@@ -179,6 +179,8 @@ def _say(talk: Talk, ran: Ran, line: Line, world: World) -> None:
             _rows(ran),
             right=(2, 4, 5, 6),
         )
+    for job in ran.unscored if ran.state in ("sealed", "already-sealed") else ():
+        talk.say("warning", f"{job} is done and has no score: its record says why")
     _say_end(talk, ran, line, world)
 
 
@@ -227,7 +229,7 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
             talk.say("error", "refused: this is not what is locked")
         case "absent":
             talk.say("error", "files that the lock names are not here")
-            talk.say("hint", "say where they lie with --models DIR")
+            talk.say("hint", f"say where they lie with --models DIR, or `qlock fetch {line.lock}`")
         case "incomplete":
             talk.say("error", f"incomplete: `{folder}` still misses items")
             talk.say("hint", f"run `qlock run {line.lock}` again; it asks only what is missing")
@@ -249,6 +251,7 @@ def _data(world: World, ran: Ran, forced: tuple[str, ...], *, as_json: bool) -> 
             "forced": forced,
             "taken_over": ran.taken_over,
             "scores": ran.scores,
+            "unscored": ran.unscored,
             "findings": finding_rows(ran.findings),
             "trials": ran.trials,
             "anchors": ran.anchors,

@@ -34,6 +34,8 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
     requested: str
     revision: str
     """The commit of a hub source; empty for the others."""
+    was_here: bool
+    """Whether nothing had to be fetched."""
 
 
 def located(world: World, source: str, *, base: Path, pinned: SuiteFile | None = None) -> Located:
@@ -53,28 +55,19 @@ def located(world: World, source: str, *, base: Path, pinned: SuiteFile | None =
     match parsed:
         case FileSource() | WheelSource():
             path = locate(world, source, base=base)
-            return Located(path=path, name=file_name(parsed), requested=source, revision="")
+            return Located(path=path, name=file_name(parsed), requested=source, revision="", was_here=True)
         case HubSource():
             return _of_hub(world, parsed, requested=at_revision(source, "main"), pinned=pinned)
         case UrlSource(url=url, sha256=sha256):
-            path = world.remote.fetch(url, sha256=sha256)
-            return Located(path=path, name=file_name(parsed), requested=source, revision="")
-
-
-def fetched(world: World, source: HubSource, *, commit: str) -> Path:
-    """A file of the Hub at a commit; no request is made where it is in the cache.
-
-    Raises:
-        AbsentError: The file is not in the repository, or cannot be fetched.
-    """
-    snapshot = snapshot_of(source, commit)
-    found = world.hub.cached(snapshot, source.path)
-    if found is not None:
-        return found
-    listing = world.hub.listing(source.repository, commit, kind=source.repository_kind, paths=[source.path])
-    if not listing.files:
-        raise AbsentError(f"`{source.repository}` has no file `{for_message(source.path)}` at `{commit}`")
-    return world.hub.fetch(snapshot, listing.files[0])
+            here = world.remote.cached(url, sha256)
+            path = here or world.remote.fetch(url, sha256=sha256)
+            return Located(
+                path=path,
+                name=file_name(parsed),
+                requested=source,
+                revision="",
+                was_here=here is not None,
+            )
 
 
 def _of_hub(world: World, source: HubSource, *, requested: str, pinned: SuiteFile | None) -> Located:
@@ -84,5 +77,18 @@ def _of_hub(world: World, source: HubSource, *, requested: str, pinned: SuiteFil
         commit = world.hub.commit_of(
             source.repository, source.revision or "main", kind=source.repository_kind
         )
-    path = fetched(world, source, commit=commit)
-    return Located(path=path, name=source.path, requested=requested, revision=commit)
+    here = world.hub.cached(snapshot_of(source, commit), source.path)
+    return Located(
+        path=here or _fetched(world, source, commit=commit),
+        name=source.path,
+        requested=requested,
+        revision=commit,
+        was_here=here is not None,
+    )
+
+
+def _fetched(world: World, source: HubSource, *, commit: str) -> Path:
+    listing = world.hub.listing(source.repository, commit, kind=source.repository_kind, paths=[source.path])
+    if not listing.files:
+        raise AbsentError(f"`{source.repository}` has no file `{for_message(source.path)}` at `{commit}`")
+    return world.hub.fetch(listing.snapshot, listing.files[0])

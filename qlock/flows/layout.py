@@ -25,6 +25,11 @@ def spec_label(path: Path) -> str:
     return f"specs/{path.name}" if path.parent.name == "specs" else path.name
 
 
+def lock_label(path: Path) -> str:
+    """A lock's path as people type it in its project."""
+    return f"locks/{path.name}" if path.parent.name == "locks" else path.name
+
+
 def lock_path(spec_path: Path, spec: Spec, device: str) -> Path:
     """Where the lock of a spec for a device belongs."""
     return project_of(spec_path) / "locks" / f"{spec.name}@{device}.toml"

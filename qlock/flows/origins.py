@@ -30,7 +30,7 @@ from qlock.core.source import (
 from qlock.core.spec import ModelSpec
 from qlock.errors import InputError, QlockError
 from qlock.flows.hub_headers import at_once, header_by_ranges, headers_at
-from qlock.flows.places import cached, locate, shards
+from qlock.flows.places import Places, cached, locate, shards
 from qlock.flows.weighing import Origin, Weighed, filled, outline, weigh
 from qlock.world.interface import HubFile, HubListing, Snapshot, World
 
@@ -44,6 +44,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """The lock whose pins are kept."""
     moving: frozenset[str] = frozenset()
     """Names of models whose pins may move."""
+    folders: tuple[Path, ...] = ()
+    """Where files of the Hub may lie besides its cache."""
     rehash: bool = False
 
 
@@ -90,13 +92,28 @@ def gather(world: World, models: tuple[ModelSpec, ...], order: Order) -> tuple[W
     listings = _listings(world, wishes)
     asked = at_once(lambda wish: _asked(world, wish, listings), wishes)
     found |= {weighed.pin.name: weighed for weighed in asked}
-    return tuple(_with_weights(world, found[model.name], rehash=order.rehash) for model in models)
+    return tuple(_with_weights(world, found[model.name], order) for model in models)
 
 
-def files_here(world: World, pin: ModelPin) -> tuple[Path, ...]:
-    """The cached files of a model from elsewhere, in order; empty unless all of them are here."""
-    paths = [cached(world, pin.requested, pin.revision, file.name) for file in pin.file]
-    return tuple(path for path in paths if path is not None) if None not in paths else ()
+def file_here(world: World, pin: ModelPin, file: ModelFile, places: Places, *, rehash: bool) -> Path | None:
+    """Where the pinned bytes of a file lie; ``None`` where they do not. Makes no request.
+
+    A cached file of other bytes is given where nothing better is found, so that whoever uses it says what is wrong.
+    """
+    for candidate in places.candidates(file.name, pin.requested, pin.revision):
+        try:
+            if world.files.read_prefix(candidate, 1, "model").size_bytes != file.size_bytes:
+                continue
+            cache = world.cache_folder
+            if file.blake3 is msgspec.UNSET:
+                same = world.digests.digest_file(candidate, cache=cache, rehash=rehash).sha256 == file.sha256
+            else:
+                same = world.digests.blake3_file(candidate, cache=cache, rehash=rehash).blake3 == file.blake3
+        except QlockError:
+            continue
+        if same:
+            return candidate
+    return cached(world, pin.requested, pin.revision, file.name)
 
 
 def _requested(model: ModelSpec) -> str:
@@ -123,9 +140,14 @@ def _kept(old: Lock | None, model: ModelSpec, requested: str) -> Weighed | None:
     return None
 
 
-def _with_weights(world: World, found: Weighed, *, rehash: bool) -> Weighed:
-    paths = () if found.is_here else files_here(world, found.pin)
-    return filled(world, found, paths, rehash=rehash) if paths else found
+def _with_weights(world: World, found: Weighed, order: Order) -> Weighed:
+    if found.is_here:
+        return found
+    pin = found.pin
+    places = Places(world, base=order.base, folders=order.folders)
+    paths = [file_here(world, pin, file, places, rehash=order.rehash) for file in pin.file]
+    here = tuple(path for path in paths if path is not None)
+    return filled(world, found, here, rehash=False) if len(here) == len(pin.file) else found
 
 
 def _listings(world: World, wishes: list[_Wish]) -> Mapping[tuple[str, str, str], HubListing]:

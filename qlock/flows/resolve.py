@@ -58,6 +58,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     prove: bool = True
     """Whether to use the engine; without it, what only the engine knows is listed missing."""
     rehash: bool = False
+    models: tuple[Path, ...] = ()
+    """Folders where files of the Hub may lie besides its cache."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +172,7 @@ def _old_lock(
 
 def _order(spec: Spec, base: Path, old: Lock | None, asked: Asked) -> Order:
     moving = frozenset(model.name for model in spec.model if _is_named("model", model.name, asked.upgrade))
-    return Order(base=base, old=old, moving=moving, rehash=asked.rehash)
+    return Order(base=base, old=old, moving=moving, folders=asked.models, rehash=asked.rehash)
 
 
 def _kept_suite(old: Lock | None, suite: SuiteSpec, asked: Asked) -> SuitePin | None:

@@ -27,7 +27,7 @@ from qlock.engines.interface import Engine
 from qlock.errors import InputError, RefusedError
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.grading import TrialFailure
-from qlock.flows.layout import project_of, runs_folder
+from qlock.flows.layout import lock_label, project_of, runs_folder
 from qlock.flows.look import Sight, look, look_again
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
@@ -188,7 +188,7 @@ def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
     pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
     command = f"`qlock resolve {renew}`" if renew else f"`qlock resolve` on the spec of `{lock_path.name}`"
     if any(entry.until == "fetch" for entry in open_pins):
-        command = f"`qlock fetch {lock_path.name}`, then {command}"
+        command = f"`qlock fetch {lock_label(lock_path)}`, then {command}"
     raise RefusedError(
         f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
         hint=f"run {command}, on the machine that shall run it",

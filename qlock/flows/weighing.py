@@ -6,7 +6,10 @@ finding the file (``flows.places``) and reading header bytes (``core.gguf``).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -30,6 +33,8 @@ from qlock.core.recipe import unknown_types
 from qlock.core.spec import ModelSpec
 from qlock.errors import InputError, QlockError
 from qlock.world.interface import World
+
+_T = TypeVar("_T")
 
 NOT_HERE = "the weights are not here"
 _FIRST_BYTES = 4 << 20
@@ -168,11 +173,12 @@ def _headers(world: World, paths: tuple[Path, ...], *, within: str) -> tuple[Hea
 
 def _held(world: World, file: ModelFile, path: Path, *, rehash: bool) -> ModelFile:
     """A file as pinned, with its blake3, where its bytes are those that are pinned."""
+    cache = world.cache_folder
     if file.blake3 is UNSET:
-        whole = world.digests.digest_file(path, cache=world.cache_folder, rehash=rehash)
+        whole = _steady(lambda: world.digests.digest_file(path, cache=cache, rehash=rehash))
         size, got, expected, blake3 = whole.size_bytes, whole.sha256, file.sha256, whole.blake3
     else:
-        quick = world.digests.blake3_file(path, cache=world.cache_folder, rehash=rehash)
+        quick = _steady(lambda: world.digests.blake3_file(path, cache=cache, rehash=rehash))
         size, got, expected, blake3 = quick.size_bytes, quick.blake3, file.blake3, quick.blake3
     if size != file.size_bytes:
         got, expected = f"{size} bytes", f"{file.size_bytes} bytes"
@@ -183,6 +189,17 @@ def _held(world: World, file: ModelFile, path: Path, *, rehash: bool) -> ModelFi
             hint=f"remove `{for_message(str(path))}` and fetch it again",
         )
     return msgspec.structs.replace(file, blake3=blake3)
+
+
+def _steady(read: Callable[[], _T]) -> _T:
+    """What ``read`` gives, the second time where the file was exchanged the first time.
+
+    Two processes that fetch one file at once may each put theirs in its place, and the bytes are the same.
+    """
+    try:
+        return read()
+    except InputError:
+        return read()
 
 
 def _without_fetch(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:
@@ -213,7 +230,7 @@ def _tensors(world: World, paths: tuple[Path, ...], headers: tuple[Header, ...])
     digests: dict[str, str] = {}
     for path, header in zip(paths, headers, strict=True):
         spans = tensor_spans(header)
-        of_spans = world.digests.spans_digest(path, [(offset, size) for _, offset, size in spans])
+        of_spans = _steady(functools.partial(world.digests.spans_digest, path, [span[1:] for span in spans]))
         digests |= {name: digest for (name, _, _), digest in zip(spans, of_spans, strict=True)}
     return tensors_digest(headers, digests)
 

@@ -35,7 +35,7 @@ def test_absent(locked: Project, typed: Type) -> None:
     (locked.path / "models/a.gguf").unlink()
     said = typed("check", LOCK)
     assert said.code == 8
-    assert said.talk[-1] == "hint: say where they lie with --models DIR"
+    assert said.talk[-1] == "hint: say where they lie with --models DIR, or bring them with `qlock fetch`"
 
 
 def test_stale(locked: Project, typed: Type) -> None:

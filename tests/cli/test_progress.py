@@ -7,8 +7,16 @@ from typing import NoReturn
 
 import pytest
 
-from qlock.cli.progress import PlainProgress, busy_on, duration_text, progress_on
+from qlock.cli.progress import (
+    PlainProgress,
+    PlainTransfers,
+    busy_on,
+    duration_text,
+    progress_on,
+    transfers_on,
+)
 from qlock.cli.shown import Talk
+from qlock.flows.fetch import Progress as Transfer
 from qlock.flows.run_point import Progress
 from tests.fakes.world import SetClock
 
@@ -149,3 +157,29 @@ def test_a_terminal_sees_that_something_goes_on() -> None:
     with busy_on(Talk(stream, {"TERM": "xterm"}), "resolving [bold]x\x1b[2J"):
         pass
     assert "resolving [bold]x\\x1b[2J" in stream.getvalue()
+
+
+def test_a_download_is_a_line_every_few_seconds(clock: SetClock) -> None:
+    stream = io.StringIO()
+    transfers = PlainTransfers(Talk(stream, {}), clock)
+    for done in range(13):
+        transfers(Transfer(file="m.gguf", done_bytes=done * 1_000, size_bytes=12_000))
+        clock.pass_s(1.0)
+    transfers(Transfer(file="n.gguf", done_bytes=0, size_bytes=500))
+    assert stream.getvalue().split("\n")[:-1] == [
+        "m.gguf: 0 B of 12.0 kB",
+        "m.gguf: 5.0 kB of 12.0 kB",
+        "m.gguf: 10.0 kB of 12.0 kB",
+        "m.gguf: 12.0 kB of 12.0 kB",
+        "n.gguf: 0 B of 500 B",
+    ]
+
+
+def test_a_download_on_a_terminal_is_a_bar_without_anything_raw(clock: SetClock) -> None:
+    stream = Terminal()
+    with transfers_on(Talk(stream, {"NO_COLOR": "1"}), clock) as transfers:
+        transfers(Transfer(file="m\x07[bold].gguf", done_bytes=0, size_bytes=12_000))
+        transfers(Transfer(file="m\x07[bold].gguf", done_bytes=12_000, size_bytes=12_000))
+    assert "12.0/12.0 kB" in stream.getvalue()
+    assert "m\\x07[bold].gguf" in stream.getvalue()
+    assert "\x07" not in stream.getvalue()

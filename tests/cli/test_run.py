@@ -99,7 +99,7 @@ def test_absent_files_and_where_they_are(locked: Project, typed: Type, tmp_path:
     assert (said.code, said.out) == (8, "")
     assert said.talk[-2:] == [
         "error: files that the lock names are not here",
-        "hint: say where they lie with --models DIR",
+        f"hint: say where they lie with --models DIR, or `qlock fetch {LOCK}`",
     ]
     assert typed("run", LOCK, "--models", tmp_path / "elsewhere").code == 0
 

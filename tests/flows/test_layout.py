@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qlock.flows.layout import lock_path, project_of, runs_folder, spec_beside, spec_label
+from qlock.flows.layout import lock_label, lock_path, project_of, runs_folder, spec_beside, spec_label
 from tests.fakes.documents import a_lock, a_spec
 
 
@@ -38,3 +38,8 @@ def test_a_spec_outside_of_specs_has_its_lock_below_its_own_folder() -> None:
 def test_runs_of_a_lock_lie_in_a_folder_of_its_name_and_device() -> None:
     lock = a_lock()
     assert runs_folder(Path("/p/locks/l.toml"), lock) == Path(f"/p/runs/{lock.name}@{lock.device[0].name}")
+
+
+def test_a_lock_is_called_as_people_type_it_in_the_project() -> None:
+    assert lock_label(Path("/p/locks/x@cpu.toml")) == "locks/x@cpu.toml"
+    assert lock_label(Path("/p/x@cpu.toml")) == "x@cpu.toml"

@@ -143,7 +143,11 @@ class Shelf:
             os.fsync(partial.descriptor)
             partial.close()
             self._check(partial)
-            partial.path.replace(self.blob)
+            if is_here(self.blob, self._file.size_bytes):
+                # Another process was quicker. Whoever reads its file must not find it exchanged meanwhile.
+                partial.path.unlink()
+            else:
+                partial.path.replace(self.blob)
             sync_folder(self.blob.parent)
 
     def _fill(self, partial: _Partial, ask: Ask, progress: Callable[[int], None]) -> None:

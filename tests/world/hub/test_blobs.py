@@ -146,3 +146,15 @@ def test_any_true_beginning_leads_to_the_same_file(
     cache = tmp_path_factory.mktemp("cache")
     left_by(cache, "00000000-0", DATA[:have] + (b"\0" * extra if have >= len(DATA) else b""))
     assert brought(cache, Server()) == DATA
+
+
+def test_whoever_reads_the_file_of_another_process_keeps_it(tmp_path: Path) -> None:
+    held: list[int] = []
+
+    def ask(span: Callable[[], tuple[int, int]], take: Callable[[Answer], None]) -> None:
+        Server().ask(span, take)
+        brought(tmp_path, Server())
+        held.append((tmp_path / "models--o--m/blobs" / SHA256).stat().st_ino)
+
+    Shelf(tmp_path, SNAPSHOT, FILE).bring(ask, lambda _: None)
+    assert (tmp_path / "models--o--m/blobs" / SHA256).stat().st_ino == held[0]
