@@ -16,7 +16,7 @@ import msgspec
 
 from qlock.core.base import Base, Count, Finite, Positive
 from qlock.core.canon import check_version, from_json, json_bytes
-from qlock.core.digest import Digest, blake3_of, digest_of
+from qlock.core.digest import Digest, blake3_of, digest_of, digest_of_each
 from qlock.core.exchange import Completed, Failed, Outcome, Reply
 from qlock.errors import InputError
 
@@ -204,11 +204,11 @@ def _check_closing(record: Record, name: str) -> None:
 
 def answers_digest(rows: tuple[Row, ...]) -> str:
     """Digest of what was answered, whatever the order of finishing, without times and segments."""
-    plain = [
-        {"item": row.item, "item_digest": row.item_digest, "replies": msgspec.to_builtins(row.replies)}
+    plain = (
+        {"item": row.item, "item_digest": row.item_digest, "replies": row.replies}
         for row in sorted(rows, key=lambda row: row.item)
-    ]
-    return digest_of("answers", plain)
+    )
+    return digest_of_each("answers", plain)
 
 
 def run_answers_digest(jobs: tuple[SealedJob, ...]) -> str:

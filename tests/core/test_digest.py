@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core.canon import without_negative_zero
-from qlock.core.digest import Digest, StreamDigests, blake3_of, digest_of, is_digest, sha256_of
+from qlock.core.digest import (
+    Digest,
+    StreamDigests,
+    blake3_of,
+    digest_of,
+    digest_of_each,
+    is_digest,
+    sha256_of,
+)
 from tests.strategies import DIGESTS, PLAIN, TEXTS
 
 EMPTY_BLAKE3 = "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
@@ -99,3 +107,13 @@ def test_pieces_have_the_digests_of_the_whole(pieces: list[bytes]) -> None:
     whole = b"".join(pieces)
     assert digests.blake3() == f"blake3:{blake3(whole).hexdigest()}" == blake3_of(bytearray(whole))
     assert digests.sha256() == f"sha256:{hashlib.sha256(whole).hexdigest()}" == sha256_of(memoryview(whole))
+
+
+@given(st.lists(st.integers() | st.text() | st.just(-0.0) | st.dictionaries(st.text(), st.integers())))
+def test_a_list_digested_value_by_value_is_the_list_digested_at_once(values: list[object]) -> None:
+    assert digest_of_each("x", iter(values)) == digest_of("x", values)
+
+
+def test_a_number_that_is_none_is_refused_value_by_value_too() -> None:
+    with pytest.raises(ValueError, match="nan cannot be recorded"):
+        digest_of_each("x", [1.0, float("nan")])
