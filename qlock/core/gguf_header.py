@@ -17,7 +17,6 @@ from qlock.core.base import Base, Count, Positive
 from qlock.core.digest import blake3_of
 from qlock.errors import InputError
 
-MAX_LISTED_STRINGS = 4_096
 MAX_TEXT_BYTES = 1 << 20
 
 BOOL, STRING, ARRAY = 7, 8, 9
@@ -127,29 +126,6 @@ class Header(Base, frozen=True, kw_only=True):
         """The number under ``key``; None when it is absent, a bool, or of another type."""
         found = self.value(key)
         return None if isinstance(found, str | bool) else found
-
-    def strings(self, key: str) -> tuple[str, ...] | None:
-        """The array of strings under ``key``, for short lists such as tags or data set names.
-
-        None when it is absent, of another type, longer than 4,096 elements (a vocabulary), or not UTF-8.
-        """
-        span = self.values.get(key)
-        if (
-            span is None
-            or (span.type_id, span.element_type_id) != (ARRAY, STRING)
-            or span.count > MAX_LISTED_STRINGS
-        ):
-            return None
-        found = []
-        position = span.start
-        for _ in range(span.count):
-            (length,) = struct.unpack_from("<Q", self.raw, position)
-            found.append(self.raw[position + 8 : position + 8 + length])
-            position += 8 + length
-        try:
-            return tuple(part.decode() for part in found)
-        except UnicodeDecodeError:
-            return None
 
     def row(self, key: str) -> tuple[str, int, int, int, str]:
         """Key, type, element type, count and digest of the bytes: equal rows are equal values."""

@@ -74,20 +74,6 @@ def test_text_and_number_take_nothing_else() -> None:
     assert header.shown_value("absent") == "absent"
 
 
-def test_short_lists_of_strings_can_be_read() -> None:
-    header = header_of(
-        make.array("tags", make.STRING, ["chat", "", "ünï"]),
-        make.array("none", make.STRING, []),
-        make.array("bytes", make.STRING, [b"\xff"]),
-        make.array("long", make.STRING, ["x"] * 4097),
-        make.array("numbers", make.U8, [1]),
-        make.kv("text", make.STRING, "x"),
-    )
-    assert header.strings("tags") == ("chat", "", "ünï")
-    assert header.strings("none") == ()
-    assert [header.strings(key) for key in ("bytes", "long", "numbers", "text", "absent")] == [None] * 5
-
-
 def test_a_text_of_more_than_a_mebibyte_is_not_given() -> None:
     header = header_of(
         make.kv("most", make.STRING, "x" * 2**20), make.kv("more", make.STRING, "x" * (2**20 + 1))
