@@ -8,6 +8,7 @@ from qlock.core.exchange import (
     Excluded,
     Failed,
     Nats,
+    Outcome,
     Partial,
     Right,
     Scored,
@@ -160,7 +161,7 @@ def test_lost_items_are_bounded_at_their_worst(a: str, b: str, low: float, high:
         (Nats(nats_sum=1.0, nats_square_sum=1.0, scored_tokens=1), None),
     ],
 )
-def test_the_mark_of_an_outcome(outcome: Right, mark: float | None) -> None:
+def test_the_mark_of_an_outcome(outcome: Outcome, mark: float | None) -> None:
     assert mark_of(outcome) == mark
 
 
