@@ -149,3 +149,13 @@ def bus_address(text: str) -> tuple[int, ...]:
         raise InputError(f"got `{for_message(text)}`, expected a PCI address such as `0000:18:00.0`")
     domain, bus, device, function = (int(part or "0", 16) for part in found.groups())
     return domain, bus, device, function
+
+
+def bus_text(text: str) -> str:
+    """A PCI address in one spelling, ``0000:18:00.0``, however it is written.
+
+    Raises:
+        InputError: It is none.
+    """
+    domain, bus, device, function = bus_address(text)
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"

@@ -158,6 +158,12 @@ class Engine(Protocol):
     def mapped_files(self) -> tuple[MappedFile, ...]:
         """Files mapped with code by the process that computes; whole only after a decode."""
 
+    def devices(self) -> tuple[str, ...]:
+        """Cards that the loaded point lies on, as PCI addresses (``0000:18:00.0``) in the engine's order.
+
+        One whose address the engine does not tell is given by the engine's own name for it (``SYCL0``).
+        """
+
     def label(self) -> str:
         """Version text."""
 

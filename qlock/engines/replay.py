@@ -39,6 +39,7 @@ class LoadedOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="loaded"
 
     key: Digest
     read_back: ReadBack
+    devices: tuple[str, ...] = ()
 
 
 class TokenizedOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokenized"):
@@ -74,8 +75,16 @@ Entry = Named | LoadedOnce | TokenizedOnce | DoneOnce | ProbedOnce | MappedOnce
 _ENTRIES = msgspec.json.Decoder(Entry)
 
 
-def open_engine(*, lib_folder: Path | None = None) -> Replay:
+def open_engine(
+    *,
+    lib_folder: Path | None = None,
+    cuda_visible_devices: str = "",  # noqa: ARG001  # every engine takes it
+) -> Replay:
     """The engine on the tape in a folder.
+
+    Args:
+        lib_folder: The folder.
+        cuda_visible_devices: As every engine takes it; a tape uses no card.
 
     Raises:
         AbsentError: There is no tape.
@@ -123,13 +132,15 @@ class Replay:
                 case LoadedOnce() | TokenizedOnce() | DoneOnce() | ProbedOnce():
                     self._tape[entry.key] = entry
         self._load: Load | None = None
+        self._devices: tuple[str, ...] = ()
         self._waiting: deque[Work] = deque()
 
     def load(self, load: Load) -> ReadBack:
         """What came of this load."""
         match self._tape.get(load_key(load)):
-            case LoadedOnce(read_back=read_back):
+            case LoadedOnce(read_back=read_back, devices=devices):
                 self._load = load
+                self._devices = devices
                 return read_back
             case _:
                 raise _absent(f"loading `{_name(load.weights[0])}` under `{load.setting.name}`")
@@ -175,6 +186,10 @@ class Replay:
         """The files that were mapped."""
         return self._mapped
 
+    def devices(self) -> tuple[str, ...]:
+        """The cards that the recorded engine used."""
+        return self._devices
+
     def label(self) -> str:
         """Version text of the recorded engine."""
         return self._named.label
@@ -210,7 +225,9 @@ class Recorder:
         """Load, and keep what was read back."""
         read_back = self._engine.load(load)
         self._load = load
-        self._entries.append(LoadedOnce(key=load_key(load), read_back=read_back))
+        self._entries.append(
+            LoadedOnce(key=load_key(load), read_back=read_back, devices=self._engine.devices())
+        )
         return read_back
 
     def tokenize(
@@ -246,6 +263,10 @@ class Recorder:
         files = self._engine.mapped_files()
         self._entries.append(MappedOnce(files=files))
         return files
+
+    def devices(self) -> tuple[str, ...]:
+        """The engine's own; kept with each load."""
+        return self._engine.devices()
 
     def label(self) -> str:
         """Version text of the engine."""

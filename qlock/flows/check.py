@@ -123,7 +123,9 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
 def _point(ground: _Ground, pin: PointPin) -> list[Finding]:
     """Rules 4 to 7 for one point."""
     lock, weights = ground.lock, ground.sight.weights[pin.model]
-    found = prepare_point(ground.world, lock, pin, ground.engine, weights)
+    found = prepare_point(
+        ground.world, lock, pin, ground.engine, weights, pci_bus_id=ground.sight.pci_bus_id
+    )
     assert isinstance(pin.read_back, facts.ReadBack)
     template = describe(header_of(ground.world, Path(weights[0]))).template
     for exam in ground.sight.exams:

@@ -21,7 +21,8 @@ from qlock.core.effects import what_changes_output
 from qlock.core.escape import for_message
 from qlock.core.lock import Missing as MissingPin
 from qlock.core.spec import DeviceSpec, SettingSpec, Spec
-from qlock.core.visible import Card, visible
+from qlock.core.verify import Finding
+from qlock.core.visible import Card, bus_text, visible
 from qlock.errors import AbsentError, InputError
 from qlock.flows.proving import Opener
 from qlock.world.interface import GpuSeen, Missing, World
@@ -35,6 +36,8 @@ class Here(Base, frozen=True, kw_only=True):
     device: facts.Device
     gpu_uuid: tuple[str, ...]
     """Of the cards, in the device's order; belongs to a run, never to a lock."""
+    pci_bus_id: tuple[str, ...]
+    """Where those cards sit: ``0000:18:00.0``."""
     missing: tuple[MissingPin, ...]
     """Facts that a card does not tell, with the reason."""
 
@@ -55,7 +58,7 @@ def asked_device(world: World, spec: Spec) -> Here:
     """
     _check_settings(spec)
     if spec.device.kind == "cpu":
-        return Here(device=world.host.device(), gpu_uuid=(), missing=())
+        return Here(device=world.host.device(), gpu_uuid=(), pci_bus_id=(), missing=())
     try:
         cards, why_not_more = _usable(world)
         chosen = _asked(cards, spec.device, why_not_more)
@@ -72,7 +75,7 @@ def locked_device(world: World, locked: facts.Device) -> Here:
         AbsentError: The lock has a GPU, and none can be used.
     """
     if locked.kind == "cpu":
-        return Here(device=world.host.device(locked.name), gpu_uuid=(), missing=())
+        return Here(device=world.host.device(locked.name), gpu_uuid=(), pci_bus_id=(), missing=())
     cards, _ = _usable(world)
     return _here(world, locked.name, tuple(_alike(locked.gpu, cards)))
 
@@ -82,6 +85,40 @@ def opener(open_engine: Opener, gpu_uuid: Sequence[str]) -> Opener:
     if not gpu_uuid:
         return open_engine
     return functools.partial(open_engine, cuda_visible_devices=",".join(gpu_uuid))
+
+
+def card_findings(
+    where: str, setting: facts.Setting, *, given: Sequence[str], used: Sequence[str]
+) -> list[Finding]:
+    """A finding when the engine has a point on other cards than those it was given, or on none.
+
+    What an engine sees is limited by a variable that Vulkan, for one, does not know; so it is not taken for granted.
+
+    Args:
+        where: The point.
+        setting: Of the point.
+        given: PCI addresses of the cards of the device.
+        used: Cards that the engine says it uses, as ``Engine.devices`` gives them.
+    """
+    if setting.gpu_layers == 0:
+        expected: tuple[str, ...] = ()
+    elif setting.split_mode == "layer":
+        expected = tuple(given)
+    else:
+        expected = tuple(given[setting.main_gpu : setting.main_gpu + 1])
+    if tuple(used) == expected:
+        return []
+    unnamed = [name for name in used if ":" not in name]
+    return [
+        Finding(
+            rule="read-back",
+            where=f"{where}.cards",
+            expected=", ".join(expected) or "none",
+            found=", ".join(used) or "none",
+            effect="output",
+            why=f"the engine tells no PCI address of `{unnamed[0]}`" if unnamed else "",
+        )
+    ]
 
 
 def _check_settings(spec: Spec) -> None:
@@ -248,7 +285,12 @@ def _here(world: World, name: str, chosen: tuple[_Usable, ...]) -> Here:
         for field in facts.Gpu.__struct_fields__
         if getattr(card.gpu, field) is UNSET
     ]
-    return Here(device=device, gpu_uuid=tuple(card.seen.uuid for card in chosen), missing=tuple(missing))
+    return Here(
+        device=device,
+        gpu_uuid=tuple(card.seen.uuid for card in chosen),
+        pci_bus_id=tuple(bus_text(card.seen.pci_bus_id) for card in chosen),
+        missing=tuple(missing),
+    )
 
 
 def _name(chosen: tuple[_Usable, ...]) -> str:

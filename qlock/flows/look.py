@@ -41,6 +41,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Suites whose files have other bytes than locked; for a run that is forced."""
     gpu_uuid: tuple[str, ...]
     """The cards that are the lock's device, or most like it."""
+    pci_bus_id: tuple[str, ...]
+    """Where those cards sit."""
     cached: int
     """How many digests came from the cache."""
 
@@ -79,7 +81,7 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         findings += found
         if exam is not None:
             (wrong if found else right).append(exam)
-    gpu_uuid, found = _devices(world, lock)
+    cards, found = _devices(world, lock)
     findings += found
     return Sight(
         findings=tuple(findings),
@@ -87,7 +89,8 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         other_weights=others,
         exams=tuple(right),
         other_exams=tuple(wrong),
-        gpu_uuid=gpu_uuid,
+        gpu_uuid=tuple(uuid for uuid, _ in cards),
+        pci_bus_id=tuple(pci_bus_id for _, pci_bus_id in cards),
         cached=cached,
     )
 
@@ -108,10 +111,10 @@ def _unknown_types(model: ModelPin) -> list[Finding]:
     ]
 
 
-def _devices(world: World, lock: Lock) -> tuple[tuple[str, ...], list[Finding]]:
-    """Rule 3, and the cards for the engine."""
+def _devices(world: World, lock: Lock) -> tuple[list[tuple[str, str]], list[Finding]]:
+    """Rule 3, and the cards for the engine: UUID and PCI address of each."""
     found: list[Finding] = []
-    gpu_uuid: tuple[str, ...] = ()
+    cards: list[tuple[str, str]] = []
     for device in lock.device:
         try:
             here = locked_device(world, device)
@@ -119,8 +122,8 @@ def _devices(world: World, lock: Lock) -> tuple[tuple[str, ...], list[Finding]]:
             found.append(missing("device", f"device.{device.name}", "present", str(error)))
         else:
             found += differences("device", f"device.{device.name}", device, here.device)
-            gpu_uuid += here.gpu_uuid
-    return gpu_uuid, found
+            cards += zip(here.gpu_uuid, here.pci_bus_id, strict=True)
+    return cards, found
 
 
 def _model(world: World, model: ModelPin, places: Places, upstream: Upstream, *, rehash: bool) -> _Seen:

@@ -22,6 +22,7 @@ from qlock.core.verify import read_back_findings
 from qlock.engines.interface import Engine
 from qlock.errors import EngineError, QlockError
 from qlock.flows import proving
+from qlock.flows.device import card_findings
 from qlock.flows.pinning import fallen_back
 from qlock.flows.proving import Exam, Opener, Proof
 from qlock.flows.refusal import FindingsError, refuse
@@ -43,6 +44,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     """By name."""
     exams: tuple[Exam, ...]
     device: str
+    pci_bus_id: tuple[str, ...]
+    """Where the cards sit that the engine is given."""
 
 
 class Proofs(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,11 +187,18 @@ class _Prover:
         try:
             check_room(self._bench.world, model.paths, setting)
             read_back = proving.load(self._engine, model.paths, setting)
-            refuse(read_back_findings(f"point.{name}", setting, read_back))
+            where = f"point.{name}"
+            used = self._engine.devices()
+            refuse(
+                [
+                    *read_back_findings(where, setting, read_back),
+                    *card_findings(where, setting, given=self._bench.pci_bus_id, used=used),
+                ]
+            )
             prompts = tuple(self._prompts(name, point, read_back))
             proof = proving.proof(self._engine, read_back, setting=setting, prompts=prompts)
             if model.pin.trained:
-                refuse(proving.insane(proof.behaviour, read_back, where=f"point.{name}"))
+                refuse(proving.insane(proof.behaviour, read_back, where=where))
             self._see_engine(name)
         except FindingsError:
             raise

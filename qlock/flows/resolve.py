@@ -33,7 +33,7 @@ from qlock.core.lock import (
 from qlock.core.spec import Spec, SuiteSpec, points, read_spec, spec_digest
 from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
-from qlock.flows.device import asked_device, opener
+from qlock.flows.device import Here, asked_device, opener
 from qlock.flows.keeping import Ground, kept_points
 from qlock.flows.layout import lock_path, project_of, spec_label
 from qlock.flows.moving import Move, moves, point_moves
@@ -118,7 +118,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     kept = {} if old is None else kept_points(ground, exams, old)
     engine = None if old is None else old.engine[0]
     if asked.prove:
-        bench = _bench(world, ground, exams, opener(open_engine, here.gpu_uuid), base=base)
+        bench = _bench(world, ground, exams, opener(open_engine, here.gpu_uuid), base=base, here=here)
         lock = _proved(bench, ground, kept, engine)
     else:
         lock = _unproved(ground, exams, kept, engine)
@@ -203,7 +203,7 @@ def _unproved(
 
 
 def _bench(
-    world: World, ground: Ground, exams: tuple[Exam, ...], open_engine: Opener, *, base: Path
+    world: World, ground: Ground, exams: tuple[Exam, ...], open_engine: Opener, *, base: Path, here: Here
 ) -> Bench:
     return Bench(
         world=world,
@@ -212,7 +212,8 @@ def _bench(
         spec=ground.spec,
         models={weighed.pin.name: weighed for weighed in ground.weighed},
         exams=exams,
-        device=ground.device.name,
+        device=here.device.name,
+        pci_bus_id=here.pci_bus_id,
     )
 
 

@@ -296,6 +296,7 @@ class _Run:
             lock=self._lock,
             folder=self._folder,
             weights=self._weights,
+            pci_bus_id=self._sight.pci_bus_id,
             exams=(*self._sight.exams, *self._sight.other_exams),
             seat=seat,
             renderer=renderer,

@@ -27,6 +27,7 @@ from qlock.engines.interface import Engine
 from qlock.errors import QlockError
 from qlock.flows import proving
 from qlock.flows.asking import Asker, Question
+from qlock.flows.device import card_findings
 from qlock.flows.driver import Driver
 from qlock.flows.grading import TrialFailure, try_grader
 from qlock.flows.proving import Exam
@@ -72,6 +73,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     lock: Lock
     folder: RunFolder
     weights: dict[str, tuple[str, ...]]
+    pci_bus_id: tuple[str, ...]
+    """Where the cards sit that the engine is given."""
     exams: tuple[Exam, ...]
     seat: Seat
     renderer: Renderer
@@ -122,9 +125,24 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
 
 
 def prepare_point(
-    world: World, lock: Lock, pin: PointPin, engine: Engine, weights: tuple[str, ...]
+    world: World,
+    lock: Lock,
+    pin: PointPin,
+    engine: Engine,
+    weights: tuple[str, ...],
+    *,
+    pci_bus_id: tuple[str, ...],
 ) -> list[Finding]:
-    """Rules 4, 5 and 7: load a point and give what is not as locked."""
+    """Rules 4, 5 and 7: load a point and give what is not as locked.
+
+    Args:
+        world: This machine.
+        lock: Of the run.
+        pin: The point.
+        engine: One that is given the cards alone.
+        weights: Paths of the point's files.
+        pci_bus_id: Where those cards sit.
+    """
     setting = _setting(lock, pin)
     where = f"point.{pin.name}"
     check_room(world, weights, setting)
@@ -138,6 +156,7 @@ def prepare_point(
         for finding in read_back_findings(where, setting, read_back)
         if finding.where.rpartition(".")[2] not in told
     ]
+    found += card_findings(where, setting, given=pci_bus_id, used=engine.devices())
     behaviour = proving.behave(engine, read_back)
     found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
     if pin.plain_text_nats is UNSET:
@@ -161,7 +180,9 @@ def _setting(lock: Lock, pin: PointPin) -> facts.Setting:
 
 
 def _prepare(stage: Stage, pin: PointPin, engine: Engine) -> None:
-    refuse(prepare_point(stage.world, stage.lock, pin, engine, stage.weights[pin.model]), allow=stage.allow)
+    weights = stage.weights[pin.model]
+    found = prepare_point(stage.world, stage.lock, pin, engine, weights, pci_bus_id=stage.pci_bus_id)
+    refuse(found, allow=stage.allow)
 
 
 def _model_template(world: World, weights: tuple[str, ...]) -> str | None:

@@ -75,6 +75,10 @@ class Seat:
         """As the engine."""
         return self._living().mapped_files()
 
+    def devices(self) -> tuple[str, ...]:
+        """As the engine."""
+        return self._living().devices()
+
     def label(self) -> str:
         """As the engine."""
         return self._living().label()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qlock.core.visible import Card, bus_address, visible
+from qlock.core.visible import Card, bus_address, bus_text, visible
 from qlock.errors import InputError
 
 
@@ -156,3 +156,9 @@ def test_the_drivers_order_of_cards_does_not_matter_but_among_slices_of_one(
 ) -> None:
     if cards.index(S1) < cards.index(S2):
         assert left(text, tuple(cards)) == left(text, SLICED)
+
+
+@pytest.mark.parametrize("text", ["00000000:0F:00.0", "0f:00", "0000:0f:00.0", " 0:F:0.0 "])
+def test_an_address_has_one_spelling(text: str) -> None:
+    assert bus_text(text) == "0000:0f:00.0"
+    assert bus_address(bus_text(text)) == bus_address(text)

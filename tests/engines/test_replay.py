@@ -53,7 +53,7 @@ FILES = (MappedFile(path="/lib/libllama.so", device="08:01", inode=7, deleted=Fa
 
 TAPE_OF_ALL: tuple[Entry, ...] = (
     Named(label="l", system_info="s"),
-    LoadedOnce(key=load_key(LOAD), read_back=read_back_of(SETTING)),
+    LoadedOnce(key=load_key(LOAD), read_back=read_back_of(SETTING), devices=("0000:18:00.0",)),
     TokenizedOnce(key=text_key(LOAD, "hi", add_special=True, parse_special=False), tokens=(1, 2)),
     DoneOnce(key=work_key(LOAD, GENERATE), done=GENERATED),
     DoneOnce(key=work_key(LOAD, MEASURE), done=MEASURED),
@@ -75,6 +75,7 @@ def test_each_question_gets_the_answer_that_was_recorded() -> None:
     assert engine.probe([(1, 2)], steps=3) == ROWS
     assert (engine.label(), engine.system_info(), engine.log_tail()) == ("l", "s", "")
     assert engine.mapped_files() == FILES
+    assert engine.devices() == ("0000:18:00.0",)
 
 
 def test_work_is_done_in_the_order_it_came_under_its_own_id() -> None:
@@ -118,7 +119,7 @@ def test_a_question_under_another_load_is_another_question() -> None:
 def test_what_a_recorder_heard_is_replayed_from_its_file(tmp_path: Path) -> None:
     with Recorder(loaded(), tmp_path) as recorder:
         answers = everything(recorder)
-    replay = open_engine(lib_folder=tmp_path)
+    replay = open_engine(lib_folder=tmp_path, cuda_visible_devices="GPU-1")
     assert everything(replay) == answers
     replay.close()
 
@@ -130,7 +131,7 @@ def everything(engine: Engine) -> list[object]:
     for one in work:
         engine.submit(one)
         answers.append(engine.next_done())
-    return [*answers, engine.probe([(1, 2)], steps=3), engine.mapped_files()]
+    return [*answers, engine.probe([(1, 2)], steps=3), engine.mapped_files(), engine.devices()]
 
 
 def test_broken_work_is_replayed_as_broken() -> None:

@@ -69,6 +69,8 @@ class Script:
         """Why no engine starts; empty when one does."""
         self.cards: list[str] = []
         """The cards that each engine was given."""
+        self.devices: Callable[[str], tuple[str, ...]] = lambda _: ()
+        """The PCI addresses that an engine uses, of the cards that it was given."""
         self.opened = 0
         self.closed = 0
         self.loads: list[str] = []
@@ -86,15 +88,16 @@ class Script:
         if self.start_error:
             raise EngineError(self.start_error)
         self.opened += 1
-        return FakeEngine(self, lib_folder or self.folder)
+        return FakeEngine(self, lib_folder or self.folder, self.devices(cuda_visible_devices))
 
 
 class FakeEngine:
     """One engine of a script."""
 
-    def __init__(self, script: Script, folder: Path) -> None:
+    def __init__(self, script: Script, folder: Path, devices: tuple[str, ...]) -> None:
         self._script = script
         self._folder = folder
+        self._devices = devices
         self._under_way: dict[str, Work] = {}
         self._model = b""
         self._name = ""
@@ -190,6 +193,10 @@ class FakeEngine:
     def mapped_files(self) -> tuple[MappedFile, ...]:
         self._live()
         return self._mapped
+
+    def devices(self) -> tuple[str, ...]:
+        self._live()
+        return self._devices
 
     def label(self) -> str:
         return self._script.label

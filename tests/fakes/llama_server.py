@@ -113,6 +113,10 @@ class Play:
         elif layers:
             kept = int(self.behaviour.get("layers_left", 0))
             lines.append(f"load_tensors: offloaded {min(layers, 3) - kept}/3 layers to GPU")
+        for number, card in enumerate(self.behaviour.get("uses", ())):
+            place = str(card).replace("PID", f"{os.getpid() % 256:02x}")
+            said = f"using device CUDA{number} (a card) ({place}) - 80947 MiB free"
+            lines.insert(0, f"llama_prepare_model_devices: {said}")
         silent = self.behaviour.get("log_lacks", "")
         for line in lines:
             if not silent or silent not in line:

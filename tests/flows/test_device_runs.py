@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from qlock.core.lock import read_lock
+from qlock.core.visible import bus_text
 from qlock.errors import AbsentError, RefusedError
 from tests.fakes.nvml import A100_40, A100_80, SLICES, VGPU, StubbedNvml, script
 from tests.fakes.project import Project, refusal
@@ -18,9 +19,16 @@ from tests.fakes.world import L4, ScriptedNvml, seen
 GPU_TABLE = '\n[device]\nkind = "gpu"\n'
 
 
+def addresses(nvml: Any, uuids: str) -> tuple[str, ...]:
+    """Where the cards sit that an engine was given."""
+    places = {card.uuid: bus_text(card.pci_bus_id) for card in nvml.gpus()}
+    return tuple(places[uuid] for uuid in uuids.split(","))
+
+
 def on_gpu(place: Path, nvml: Any, *, environment: Mapping[str, str] | None = None) -> Project:
     """A project whose spec asks for a GPU, and an engine that uses one."""
     project = Project(place)
+    project.script.devices = lambda uuids: addresses(nvml, uuids)
     project.change_world(nvml=nvml, environment=environment or {})
     project.write_spec(lambda text: text.replace("slots = 4\n", "slots = 4\ngpu_layers = 99\n") + GPU_TABLE)
     project.script.read_back["layers_offloaded"] = 3
@@ -155,3 +163,38 @@ def test_an_engine_that_stays_on_the_cpu_is_refused_at_resolve(tmp_path: Path) -
         "point.A@plain.layers_offloaded: got `0`, expected `3`",
         "the engine did not do as it was told; look at its log",
     )
+
+
+@pytest.mark.parametrize(
+    "used, found, why",
+    [
+        ((), "none", ""),
+        (("0000:02:00.0",), "0000:02:00.0", ""),
+        (("0000:01:00.0", "0000:02:00.0"), "0000:01:00.0, 0000:02:00.0", ""),
+        (("Vulkan0",), "Vulkan0", "the engine tells no PCI address of `Vulkan0`"),
+    ],
+)
+def test_an_engine_on_other_cards_than_it_was_given_is_refused(
+    tmp_path: Path, used: tuple[str, ...], found: str, why: str
+) -> None:
+    project = on_gpu(tmp_path, ScriptedNvml(seen(L4)))
+    lock = lock_here(project)
+    project.script.devices = lambda _: used
+    assert refusal(project, RefusedError)[0] == (
+        f"point.A@plain.cards: got `{found}`, expected `0000:01:00.0`" + (f": {why}" if why else "")
+    )
+    ran = project.run(lock_path=lock)
+    assert (ran.state, project.script.asked) == ("refused", [])
+    assert [(one.rule, one.where, one.expected, one.found, one.why) for one in ran.findings] == [
+        ("read-back", "point.A@plain.cards", "0000:01:00.0", found, why)
+    ]
+
+
+def test_a_card_that_no_lock_of_a_cpu_names_is_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    lock = lock_here(project)
+    project.script.devices = lambda _: ("0000:01:00.0",)
+    ran = project.run(lock_path=lock)
+    assert [(one.where, one.expected, one.found) for one in ran.findings] == [
+        ("point.A@plain.cards", "none", "0000:01:00.0")
+    ]

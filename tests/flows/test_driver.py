@@ -79,6 +79,9 @@ class MortalEngine:
     def mapped_files(self) -> tuple[MappedFile, ...]:
         raise NotImplementedError
 
+    def devices(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
     def label(self) -> str:
         return ""
 

@@ -29,6 +29,7 @@ from qlock.engines.llama_cpp.questions import added_of, text_of, tokens_of
 from qlock.engines.llama_cpp.scoring import Scorer
 from qlock.engines.llama_cpp.server import Point, Seen, Server
 from qlock.engines.llama_cpp.spread import Spread
+from qlock.engines.llama_cpp.weights import identity, refuse_scattered
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 from qlock.world.maps import read_maps
@@ -115,10 +116,11 @@ class LlamaCpp:
         """Load a point into as many servers as the setting has slots, dropping the one before."""
         self._refuse_while_busy("load a model")
         self._drop()
-        before = [_identity(path) for path in load.weights]
+        refuse_scattered(load.weights)
+        before = [identity(path) for path in load.weights]
         try:
-            read_back = self._start(load)
-            if [_identity(path) for path in load.weights] != before:
+            read_back, seen = self._start(load)
+            if [identity(path) for path in load.weights] != before:
                 raise EngineError(f"`{load.weights[0]}` was changed while the engine loaded it")
         except EngineError as error:
             raise self._failure(error.message, hint=error.hint) from error
@@ -133,6 +135,7 @@ class LlamaCpp:
             server=self._servers[0],
             room=self._rooms[0],
             devices=self._devices,
+            devices_used=seen.said.devices,
         )
         self._scorer = Scorer(self._build, point, home=self._home, progress_s=self._deadlines.progress_s)
         return read_back
@@ -210,6 +213,12 @@ class LlamaCpp:
             raise EngineError(f"cannot read what the engine has mapped: {error.message}") from error
         return tuple(sorted(found | set(scorer.mapped_files()), key=lambda file: (file.path, file.inode)))
 
+    def devices(self) -> tuple[str, ...]:
+        """Cards that every server has its model on, as its log tells."""
+        self._loaded()
+        assert self._seen is not None
+        return self._seen.said.devices
+
     def label(self) -> str:
         """Version text."""
         return self._label
@@ -240,7 +249,7 @@ class LlamaCpp:
     def _printed(self, argument: str) -> str:
         return tools.printed(self._program, argument, home=self._home, deadline_s=self._deadlines.start_s)
 
-    def _start(self, load: Load) -> ReadBack:
+    def _start(self, load: Load) -> tuple[ReadBack, Seen]:
         """Start all servers at once, wait for each, and hold them against one another."""
         setting, weights = load.setting, str(load.weights[0])
         if setting.gpu_layers:
@@ -248,19 +257,21 @@ class LlamaCpp:
         for _ in range(setting.slots):
             self._servers.append(self._new_server())
             self._servers[-1].start(setting, weights, self._options, devices=self._devices)
-        found = []
+        found, looks = [], []
         for server in self._servers:
             server.wait_ready(self._deadlines.load_s)
             seen = server.look(weights)
-            self._seen = seen
+            looks.append(seen)
             found.append(self._read_back(server, seen, load))
             self._rooms.append(self._room(server, found[-1]))
-        if any(one != found[0] for one in found):
+        used = {seen.said.devices for seen in looks}
+        if any(one != found[0] for one in found) or len(used) > 1:
             raise EngineError(
                 "the servers do not say the same of themselves, started with the same command line"
             )
         slots = sum(one.slots for one in found)
-        return msgspec.structs.replace(found[0], slots=slots)
+        self._seen = looks[0]
+        return msgspec.structs.replace(found[0], slots=slots), looks[0]
 
     def _new_server(self) -> Server:
         home = self._home
@@ -370,12 +381,3 @@ def _context(load: Load, seen: Seen) -> int:
 def _unclamped(asked: int, got: int, most: int) -> int:
     """What was asked for, where llama.cpp has cut it to the most that there can be and to nothing less."""
     return asked if got == min(asked, most) else got
-
-
-def _identity(path: str) -> tuple[int, ...]:
-    """What changes when a file is replaced or written to."""
-    try:
-        seen = Path(path).stat()
-    except OSError as error:
-        raise AbsentError(f"cannot read `{path}`: {error.strerror}") from error
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
-from qlock.engines.llama_cpp_python.logbook import cache_types, flash_attention
+from qlock.engines.llama_cpp_python.logbook import cache_types, devices, flash_attention
 from qlock.errors import EngineError
 
 _THREADS = re.compile(r"system_info: n_threads = (\d+) \(n_threads_batch = (\d+)\) / \d+ \| (.*)$")
@@ -47,6 +47,8 @@ class Said(Base, frozen=True, kw_only=True):
     end_tokens: tuple[int, ...]
     expert_count: Count
     system_info: str
+    devices: tuple[str, ...]
+    """Cards that the model lies on, as ``Engine.devices`` gives them."""
 
 
 def read(lines: Sequence[str]) -> Said:
@@ -79,6 +81,7 @@ def read(lines: Sequence[str]) -> Said:
         end_tokens=_end_tokens(lines),
         expert_count=_number("expert_count", r"print_info: n_expert +=\s*(\d+)", lines),
         system_info=system_info.strip(),
+        devices=devices(lines),
     )
 
 

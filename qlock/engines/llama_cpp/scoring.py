@@ -120,7 +120,12 @@ class Scorer:
                 deadlines=deadlines,
             )
             seen = self._worker.load(msgspec.structs.replace(load, setting=setting))
-            why = self._differs(seen) or self._maps_others() or self._continues_otherwise()
+            why = (
+                self._differs(seen)
+                or self._uses_others()
+                or self._maps_others()
+                or self._continues_otherwise()
+            )
         except (AbsentError, EngineError) as error:
             why = error.message
         if why:
@@ -138,6 +143,15 @@ class Scorer:
             if got != expected:
                 return f"the build's libraries say `{name} = {got}` through llama-cpp-python, its server `{expected}`"
         return ""
+
+    def _uses_others(self) -> str:
+        """Other cards than those of the server."""
+        assert self._worker is not None
+        got, expected = self._worker.devices(), self._point.devices_used
+        if got == expected:
+            return ""
+        shown = " and ".join(f"`{', '.join(one) or 'no card'}`" for one in (got, expected))
+        return f"llama-cpp-python and the server use different cards: {shown}"
 
     def _maps_others(self) -> str:
         """A library of llama.cpp that the worker has mapped and the server has not."""

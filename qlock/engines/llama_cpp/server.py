@@ -307,6 +307,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     room: Room
     devices: int
     """GPUs that the build sees."""
+    devices_used: tuple[str, ...]
+    """Cards that the model lies on."""
 
 
 def _accepts(path: Path) -> bool:

@@ -93,6 +93,7 @@ class LlamaCppPython:
         self._finished: deque[Done] = deque()
         self._under_way: set[str] = set()
         self._tail = ""
+        self._devices: tuple[str, ...] = ()
         self._ended = ""
         self._folder = Path(tempfile.mkdtemp(prefix="qlock-engine-"))
         self._log = self._folder / "log"
@@ -124,7 +125,8 @@ class LlamaCppPython:
         self._refuse_while_busy("load a model")
         self._send(wire.LoadOrder(load=load))
         match self._answer(self._deadlines.load_s, "load the model"):
-            case wire.Loaded(read_back=read_back):
+            case wire.Loaded(read_back=read_back, devices=devices):
+                self._devices = devices
                 return read_back
             case other:
                 raise self._nonsense(other, "loaded")
@@ -176,6 +178,10 @@ class LlamaCppPython:
             return read_maps(self._living().pid)
         except AbsentError as error:
             raise EngineError(f"cannot read what the engine has mapped: {error.message}") from error
+
+    def devices(self) -> tuple[str, ...]:
+        """Cards that the loaded point lies on, as its log told when it was loaded."""
+        return self._devices
 
     def label(self) -> str:
         """Version text."""

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from qlock.core.escape import for_message
-from qlock.errors import EngineError
+from qlock.core.visible import bus_text
+from qlock.errors import EngineError, InputError
 
 _CACHE = re.compile(r"llama_kv_cache\w*: *size = .* K \((\w+)\): .* V \((\w+)\):")
 _FLASH = re.compile(r"llama_context: *flash_attn *= *(\w+)")
 _LAYER = re.compile(r"load_tensors: layer +(\d+) assigned to device ([^,]+),")
+_USING = re.compile(r"\w+: using device (\S+) \(.*?\) (?:\(([^()]*)\) )?- \d+ MiB free")
 _OFFLOADED = re.compile(r"load_tensors: offloaded (\d+)/(\d+) layers to GPU")
 
 Said = TypeVar("Said")
@@ -85,6 +87,22 @@ def layers(lines: Sequence[str]) -> tuple[int, int]:
         "layers_offloaded", {(match[1], match[2]) for match in _found(_OFFLOADED, lines)}
     )
     return int(count), int(offloaded)
+
+
+def devices(lines: Sequence[str]) -> tuple[str, ...]:
+    """Devices that llama.cpp said it uses, in its order: each by its PCI address, or by its name where it tells none.
+
+    Source: ``llama_prepare_model_devices`` in llama.cpp's src/llama.cpp; none of them is the CPU.
+    """
+    return tuple(dict.fromkeys(_address(match) for match in _found(_USING, lines)))
+
+
+def _address(using: re.Match[str]) -> str:
+    name, address = using.groups()
+    try:
+        return bus_text(address or "")
+    except InputError:
+        return for_message(name)
 
 
 def _found(pattern: re.Pattern[str], lines: Sequence[str]) -> list[re.Match[str]]:

@@ -86,6 +86,7 @@ class Native:
                 if self._api.llama_vocab_is_eog(self._vocab, token)
             )
             self.read_back = self._read_back()
+            self.devices = logbook.devices(self._log.lines())
         except BaseException:
             self.close()
             raise

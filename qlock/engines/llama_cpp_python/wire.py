@@ -55,6 +55,8 @@ class Loaded(Base, frozen=True, kw_only=True, tag_field="kind", tag="loaded"):
     """The model and its context are ready."""
 
     read_back: ReadBack
+    devices: tuple[str, ...]
+    """Cards that it lies on, as ``Engine.devices`` gives them."""
 
 
 class Tokens(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokens"):

@@ -71,7 +71,7 @@ class Worker:
                     self._unload()
                     self._native = Native(self._library, load)
                     self._lockstep = Lockstep(self._native, self.alive)
-                    self.say(wire.Loaded(read_back=self._native.read_back))
+                    self.say(wire.Loaded(read_back=self._native.read_back, devices=self._native.devices))
                 case wire.TokenizeOrder():
                     tokens = self._loaded()[0].tokenize(
                         order.text, add_special=order.add_special, parse_special=order.parse_special

@@ -9,6 +9,7 @@ from qlock.errors import EngineError
 
 LOG = """\
 0.00.001 I cmn  common_param: system_info: n_threads = 2 (n_threads_batch = 3) / 8 | CPU : AVX2 = 1 | REPACK = 1 |
+0.00.002 I llama_prepare_model_devices: using device CUDA0 (NVIDIA L4) (0000:18:00.0) - 22478 MiB free
 0.00.002 I print_info: n_ctx_train           = 2048
 0.00.002 I print_info: n_layer               = 2
 0.00.002 I print_info: n_expert              = 0
@@ -58,6 +59,7 @@ def test_all_of_it_is_read() -> None:
         end_tokens=(2, 7),
         expert_count=0,
         system_info="CPU : AVX2 = 1 | REPACK = 1 |",
+        devices=("0000:18:00.0",),
     )
 
 

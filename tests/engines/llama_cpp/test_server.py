@@ -177,3 +177,26 @@ def test_options_of_the_setting_reach_the_command_line(played: Opener, model: Pa
     assert line[line.index("--flash-attn") + 1] == "on"
     assert line[line.index("--cache-type-v") + 1] == "q8_0"
     assert changed().flash_attention is False
+
+
+def test_the_cards_that_a_server_uses_are_those_of_its_log(played: Opener, model: Path) -> None:
+    engine = played(devices=["CUDA0"], uses=["0000:18:00.0"])
+    with pytest.raises(EngineError, match=r"^no model is loaded$"):
+        engine.devices()
+    engine.load(load_of(model, gpu_layers=3))
+    assert engine.devices() == ("0000:18:00.0",)
+
+
+def test_a_server_on_the_cpu_uses_no_card(played: Opener, model: Path) -> None:
+    engine = played()
+    engine.load(load_of(model))
+    assert engine.devices() == ()
+
+
+def test_servers_on_different_cards_are_refused(played: Opener, model: Path) -> None:
+    engine = played(devices=["CUDA0"], uses=["0000:PID:00.0"])
+    with pytest.raises(EngineError) as caught:
+        engine.load(load_of(model, gpu_layers=3, slots=2))
+    assert caught.value.message == (
+        "the servers do not say the same of themselves, started with the same command line"
+    )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from qlock.engines.llama_cpp_python.logbook import LogBook, cache_types, flash_attention, layers
+from qlock.engines.llama_cpp_python.logbook import LogBook, cache_types, devices, flash_attention, layers
 from qlock.errors import EngineError
 
 CACHE = "llama_kv_cache: size =  568.48 MiB (  8448 cells,  30 layers,  4/4 seqs), K (f16):  371.25 MiB, V (q8_0):  197.23 MiB"
@@ -99,3 +99,36 @@ def test_what_is_not_said_once_cannot_be_verified(read: object, lines: list[str]
     with pytest.raises(EngineError) as caught:
         read(lines)
     assert caught.value.message == message
+
+
+USING = "llama_prepare_model_devices: using device "
+
+
+@pytest.mark.parametrize(
+    "line, device",
+    [
+        ("CUDA0 (NVIDIA A100-SXM4-40GB) (0000:07:00.0) - 39900 MiB free", "0000:07:00.0"),
+        ("CUDA1 (NVIDIA L4) (00000000:0F:00.0) - 22478 MiB free", "0000:0f:00.0"),
+        ("Vulkan0 (AMD Radeon RX 6800 (RADV NAVI21)) (0000:03:00.0) - 16368 MiB free", "0000:03:00.0"),
+        ("ROCm0 (AMD (TM) Radeon (TM) x) (0000:c3:00.0) - 16368 MiB free", "0000:c3:00.0"),
+        ("SYCL0 (Intel(R) Arc(TM) A770) (unknown id) - 15473 MiB free", "SYCL0"),
+        ("MTL0 (Apple M2) (id-of-metal) - 10922 MiB free", "MTL0"),
+        ("CUDA0 (NVIDIA L4) (0000:07:00.0-v1) - 22478 MiB free", "CUDA0"),
+        ("CUDA0 (NVIDIA L4) - 22478 MiB free", "CUDA0"),
+        ("Vulkan0 (Radeon (TM)) - 5 MiB free", "Vulkan0"),
+    ],
+)
+def test_a_device_is_its_pci_address_where_it_is_told(line: str, device: str) -> None:
+    assert devices(["other", USING + line, "0.00.002 I " + USING + line]) == (device,)
+
+
+def test_devices_keep_their_order_and_the_cpu_is_none() -> None:
+    second, first = (f"{USING}CUDA{n} (L4) (0000:0{n}:00.0) - 5 MiB free" for n in (2, 1))
+    skipped = (
+        "skipping device Vulkan0 (L4) with id 0000:01:00.0 - already using device CUDA1 (L4) with the same id"
+    )
+    assert devices([second, f"llama_prepare_model_devices: {skipped}", first]) == (
+        "0000:02:00.0",
+        "0000:01:00.0",
+    )
+    assert devices([]) == ()

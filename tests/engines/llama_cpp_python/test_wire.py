@@ -19,7 +19,7 @@ ORDERS: tuple[wire.Order, ...] = (
 
 WORDS: tuple[wire.Word, ...] = (
     wire.Hello(label="l", system_info="CPU : AVX = 1"),
-    wire.Loaded(read_back=read_back_of(SETTING)),
+    wire.Loaded(read_back=read_back_of(SETTING), devices=("0000:18:00.0",)),
     wire.Tokens(tokens=(1, 2)),
     wire.Probed(
         rows=(
