@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from qlock.flows.resolve import Resolved
     from qlock.world.interface import World
 
+_MOST_JOBS = 8
+
 
 class Line(NamedTuple):
     """The command line."""
@@ -98,6 +100,8 @@ def _resolve(means: Means, line: Line) -> Answer:
     _say_warnings(means, lock)
     for note in resolved.notes:
         means.talk.say("note", note)
+    if line.check or line.dry_run:
+        _say_again(means, resolved)
     _say_moves(means, resolved)
     if line.check and resolved.state != "same":
         means.talk.say("error", f"`{short_path(world, resolved.path)}` is not up to date")
@@ -149,6 +153,20 @@ def _say_warnings(means: Means, lock: Lock) -> None:
         means.talk.say("note", f"{missing.pin} {how}: {missing.why}")
 
 
+def _say_again(means: Means, resolved: Resolved) -> None:
+    """What an up-to-date lock would leave to do, where everything that is locked now has been measured."""
+    if not resolved.again or resolved.state == "same":
+        return
+    todo = [("Would measure", row) for row in resolved.again.measure]
+    todo += [("Would grade", row) for row in resolved.again.grade]
+    for word, row in todo:
+        more = len(row.jobs) - _MOST_JOBS
+        jobs = ", ".join(row.jobs[:_MOST_JOBS]) + (f" and {more} more" if more > 0 else "")
+        means.talk.verb(word, f"again ({row.why}): {jobs}")
+    if todo:
+        means.talk.line(f"{len(resolved.again.valid)} jobs stay valid")
+
+
 def _say_moves(means: Means, resolved: Resolved) -> None:
     if not resolved.moves:
         return
@@ -169,6 +187,7 @@ def _data(world: World, line: Line, resolved: Resolved, changes: tuple[Change, .
                 "changes": changes,
                 "moves": resolved.moves,
                 "notes": resolved.notes,
+                "again": resolved.again or None,
                 "missing": resolved.lock.missing,
             }
         )

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
+from qlock.core.again import Again, again
 from qlock.core.canon import json_bytes
 from qlock.core.escape import for_message
 from qlock.core.lock import (
@@ -74,6 +75,8 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """Pins that moved and that ``--upgrade`` does not name: the lock must not be written."""
     notes: tuple[str, ...]
     """What has moved upstream since it was pinned, and stays as it is pinned."""
+    again: Again | UnsetType
+    """What has to be measured again; unset where there is no lock now."""
 
     @property
     def state(self) -> Literal["new", "same", "changed"]:
@@ -131,6 +134,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         before=before,
         moves=tuple(move for move in moved if not _is_named(move.what, move.name, asked.upgrade)),
         notes=() if old is None else upstream_notes(world, old, lock),
+        again=UNSET if old is None else again(old, lock),
     )
 
 

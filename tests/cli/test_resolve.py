@@ -128,6 +128,21 @@ def test_check_shows_what_would_change_and_writes_nothing(locked: Project, typed
     assert said.talk[-2:] == [f"error: `{LOCK}` is not up to date", f"hint: run `qlock resolve {SPEC}`"]
 
 
+def test_check_says_what_would_have_to_be_measured_again(locked: Project, typed: Type) -> None:
+    said = moved(locked, typed, "--check")
+    assert said.talk[-6:-3] == [
+        "Would measure again (model A): digits.A@plain.1, text.A@plain.1",
+        "2 jobs stay valid",
+        "error: model A moved, and nobody asked for it: tensors differ; tokenizer, template, metadata identical",
+    ]
+    found = json.loads(typed("resolve", SPEC, "--check", "--json").out)
+    assert found["again"] == {
+        "measure": [{"why": "model A", "jobs": ["digits.A@plain.1", "text.A@plain.1"]}],
+        "grade": [],
+        "valid": ["digits.B@plain.1", "text.B@plain.1"],
+    }
+
+
 def test_check_without_a_lock_is_no(project: Project, typed: Type) -> None:
     said = typed("resolve", SPEC, "--check")
     assert said.code == 1
