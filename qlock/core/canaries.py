@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-CANARY_VERSION = 1
-
 STEPS = 16
 """Tokens decoded greedily from each canary."""
 
