@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from qlock.core.digest import Digest, sha256_of
 from qlock.core.facts import Device, EngineFile, Gpu
-from qlock.errors import AbsentError
+from qlock.errors import AbsentError, InputError
 from qlock.world import digests, files, folder, journal, maps
 from qlock.world.hub import open_hub
 from qlock.world.interface import FileDigest, GpuSeen, MappedFile, Memory, Missing, Surroundings, World
@@ -171,6 +172,50 @@ class ScriptedWheels:
             name, _, _ = source.partition("==")
             raise AbsentError(f"package `{name}` is not installed")
         return self.by_source[source]
+
+
+class ScriptedRemote:
+    """Files behind addresses; ``asked`` counts requests. What is fetched lies in ``folder``."""
+
+    def __init__(self, folder: Path, by_url: Mapping[str, bytes] | None = None) -> None:
+        self.folder = folder
+        self.by_url = dict(by_url or {})
+        self.asked: list[str] = []
+        self.is_offline = False
+
+    def _data(self, url: str) -> bytes:
+        if self.is_offline or url not in self.by_url:
+            raise AbsentError(f"`{url}` is not there, or not for everybody (404)")
+        self.asked.append(url)
+        return self.by_url[url]
+
+    def size_bytes(self, url: str) -> int:
+        return len(self._data(url))
+
+    def read_range(self, url: str, *, start: int, length: int) -> bytes:
+        return self._data(url)[start : start + length]
+
+    def cached(self, url: str, sha256: Digest) -> Path | None:
+        path = self._place(url, sha256)
+        return path if path.is_file() else None
+
+    def fetch(self, url: str, *, sha256: Digest, progress: Callable[[int], None] | None = None) -> Path:
+        path = self._place(url, sha256)
+        if not path.is_file():
+            data = self._data(url)
+            if sha256_of(data) != sha256:
+                raise InputError(f"`{url}` has other bytes than the spec says, and is not used")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return path
+
+    def offline(self) -> ScriptedRemote:
+        found = ScriptedRemote(self.folder, self.by_url)
+        found.is_offline, found.asked = True, self.asked
+        return found
+
+    def _place(self, url: str, sha256: Digest) -> Path:
+        return self.folder / sha256.partition(":")[2] / url.rpartition("/")[2]
 
 
 def fake_world(place: Path) -> World:

@@ -89,8 +89,7 @@ def test_resolve_fetch_resolve_run(project: Project, stub: FakeHub) -> None:
     proved = project.lock()
     assert {entry.until for entry in proved.lock.missing} == {"never"}
     stub.seen.clear()
-    assert project.run().state == "sealed"
-    assert stub.seen == []
+    assert (project.run().state, stub.seen) == ("sealed", [])
 
 
 def test_a_second_fetch_makes_no_request_and_leaves_the_lock(project: Project, stub: FakeHub) -> None:

@@ -10,10 +10,14 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from qlock.core.digest import sha256_of
 from qlock.core.lock import Lock, Missing
 from qlock.errors import AbsentError, InputError
+from qlock.flows.fetch import Asked as Fetch
+from qlock.flows.fetch import fetch
 from tests.fakes.hub import FakeHub, served
-from tests.fakes.project import Project, refusal, tiny_gguf
+from tests.fakes.project import Project, items_jsonl, refusal, tiny_gguf
+from tests.fakes.world import ScriptedRemote
 
 PADDING = bytes(4_000)
 """Makes a file large enough for LFS."""
@@ -166,6 +170,8 @@ def test_weights_that_are_in_the_cache_are_proved(project: Project, stub: FakeHu
     lock = project.lock().lock
     assert until(lock, "fetch") == until(lock, "prove") == {}
     assert lock.model[0].file[0].blake3 is not UNSET
+    # The engine is given the snapshot's link: its blob has no name that leads to other shards.
+    assert path.is_symlink()
     assert sorted(set(project.script.loads)) == ["b.gguf", path.name]
 
 
@@ -294,6 +300,51 @@ def test_two_revisions_of_one_model_are_one_too_many(project: Project, commit: s
         "model.A.revision: got the revisions `v1` and `v2`, expected one",
         "",
     )
+
+
+ADDRESS = "https://x.org/files/m.gguf"
+
+
+@pytest.fixture
+def remote(project: Project, tmp_path: Path) -> ScriptedRemote:
+    """A model and an exam behind addresses, and a spec that asks for them."""
+    exam, items = "https://x.org/digits.jsonl", items_jsonl(8)
+    made = ScriptedRemote(tmp_path / "url", {ADDRESS: weights(), exam: items})
+    project.change_world(remote=made)
+    project.models = {"A": f"url:{ADDRESS}#{sha256_of(weights()).replace(':', '=')}"}
+    data = f"url:{exam}#{sha256_of(items).replace(':', '=')}"
+    project.write_spec(lambda text: text.replace("file:tasks/digits.jsonl", data))
+    return made
+
+
+def test_a_file_behind_an_address_is_pinned_fetched_proved_and_run(
+    project: Project, remote: ScriptedRemote
+) -> None:
+    pin = project.lock().lock.model[0]
+    assert (pin.requested, pin.revision) == (project.models["A"], "")
+    assert (pin.file[0].name, pin.file[0].size_bytes) == ("m.gguf", len(weights()))
+    assert remote.asked.count(ADDRESS) == 2
+    assert project.resolve().state == "same"
+    assert remote.asked.count(ADDRESS) == 2
+    fetched = fetch(project.world, Fetch(lock_path=project.lock_path), lambda _: None)
+    assert [(file.owner, file.is_new) for file in fetched.file] == [
+        ("model A", True),
+        ("suite digits", False),
+    ]
+    project.lock()
+    project.change_world(remote=remote.offline())
+    asked = list(remote.asked)
+    assert (project.run().state, remote.asked) == ("sealed", asked)
+
+
+def test_another_file_behind_the_address_is_refused_when_it_is_fetched(
+    project: Project, remote: ScriptedRemote
+) -> None:
+    project.lock()
+    remote.by_url[ADDRESS] = weights(8)
+    with pytest.raises(InputError) as caught:
+        fetch(project.world, Fetch(lock_path=project.lock_path), lambda _: None)
+    assert str(caught.value) == f"model.A: `{ADDRESS}` has other bytes than the spec says, and is not used"
 
 
 def test_a_shard_behind_an_address_is_refused(project: Project) -> None:
