@@ -342,3 +342,14 @@ def test_any_bytes_are_a_record_or_an_error(data: bytes) -> None:
             raise
     else:
         assert read(record_bytes(record)) == msgspec.structs.replace(record, torn_bytes=0)
+
+
+def test_a_token_that_occurs_again_is_in_memory_once() -> None:
+    def answer(item: str) -> Row:
+        reply = Completed(text="", tokens=(30_000, 30_001, 30_000), ending="eos", prompt_tokens=1)
+        return a_row(item, replies=(reply, Failed(why="the engine died")))
+
+    found = read_record(record_bytes(a_record(rows=(answer("a"), answer("b")))), name="x")
+    assert found.rows == (answer("a"), answer("b"))
+    tokens = [token for row in found.rows for reply in row.replies[:1] for token in reply.tokens]  # type: ignore[union-attr]  # the first is an answer
+    assert len({id(token) for token in tokens}) == 2
