@@ -82,7 +82,7 @@ def hold(folder: Path) -> Iterator[None]:
         yield
     finally:
         # Only what is still ours: somebody may have removed the file by hand and another run taken the folder.
-        if _holder_in(path) == mine:
+        if holder_in(path) == mine:
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -116,7 +116,7 @@ def _take(folder: Path, mine: Holder) -> Path:
         # 1.
         before = _all_held(folder)
         for held in before:
-            if not _is_gone(held.holder, mine):
+            if not is_gone(held.holder, mine):
                 raise _refusal(held, mine)
         # 2.
         number = max((held.number for held in before), default=0) + 1
@@ -125,7 +125,7 @@ def _take(folder: Path, mine: Holder) -> Path:
             continue
         # 3.
         others = [held for held in _all_held(folder) if held.number != number]
-        if any(not _is_gone(held.holder, mine) for held in others):
+        if any(not is_gone(held.holder, mine) for held in others):
             path.unlink(missing_ok=True)
             time.sleep(_PAUSE_S * (1 + secrets.randbelow(8)))
             continue
@@ -170,14 +170,14 @@ def _all_held(folder: Path) -> list[_Held]:
     for number in numbers:
         path = folder / f"held.{number}.json"
         until = time.monotonic() + _BEING_WRITTEN_S
-        while (holder := _holder_in(path)) is None and path.exists() and time.monotonic() < until:
+        while (holder := holder_in(path)) is None and path.exists() and time.monotonic() < until:
             time.sleep(_PAUSE_S)
         if holder is not None or path.exists():
             held.append(_Held(number=number, path=path, holder=holder))
     return held
 
 
-def _holder_in(path: Path) -> Holder | None:
+def holder_in(path: Path) -> Holder | None:
     """The holder that a file names; ``None`` when it is not there or does not read as one."""
     try:
         return msgspec.json.decode(read_bounded(path, _MAX_BYTES, "file"), type=Holder)
@@ -201,7 +201,7 @@ def _refusal(held: _Held, mine: Holder) -> AbsentError:
     )
 
 
-def _is_gone(holder: Holder | None, mine: Holder) -> bool:
+def is_gone(holder: Holder | None, mine: Holder) -> bool:
     """Whether a holder has surely ended.
 
     In this boot and namespace the process table says it. A holder on this machine from another boot did not

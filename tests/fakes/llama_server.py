@@ -166,6 +166,7 @@ class Play:
     def completion(self, asked: dict[str, Any]) -> tuple[int, object]:
         with self.lock:
             self.items += 1
+            say("x" * int(self.behaviour.get("chatty", 0)))
             with (self.folder / REQUESTS).open("a") as file:
                 file.write(json.dumps(asked) + "\n")
             if self.items == self.behaviour.get("die_on_item"):
@@ -368,6 +369,8 @@ def main(folder: Path, argv: list[str]) -> int:
         return 1
     if play.is_on("ignores_sigterm"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while play.is_on("floods"):
+        say("x" * 10_000)
     if play.is_on("mute"):
         time.sleep(10_000)
     if play.is_on("replaces_model"):

@@ -220,8 +220,9 @@ class LlamaCpp:
         return self._seen.said.devices
 
     def label(self) -> str:
-        """Version text."""
-        return self._label
+        """Version text; also that tokens are not scored by llama-cpp-python, once that is known."""
+        said = "" if self._scorer is None else self._scorer.shortfall()
+        return f"{self._label}, {said}" if said else self._label
 
     def system_info(self) -> str:
         """llama.cpp's line of compiled-in features."""

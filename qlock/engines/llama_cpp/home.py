@@ -10,10 +10,10 @@ Does not live here: what runs (``server``, ``tools``).
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from qlock.errors import EngineError
+from qlock.world.scratch import scratch
 
 SYSTEM_OPTIONS = Path("/etc/llama.cpp/config.ini")
 """Read by every tool of llama.cpp, and its options hold unless the command line says otherwise."""
@@ -27,6 +27,7 @@ class Home:
         system_options: Where llama.cpp looks for the system's options.
 
     Raises:
+        AbsentError: ``/proc`` does not say which process this is.
         EngineError: The system has options of its own for llama.cpp.
     """
 
@@ -36,7 +37,7 @@ class Home:
                 f"`{system_options}` sets options of llama.cpp that no lock knows",
                 hint=f"remove `{system_options}`, or measure where it is not",
             )
-        self.folder = Path(tempfile.mkdtemp(prefix="qlock-"))
+        self.folder = scratch("qlock-llama-")
         self.work = self.folder / "work"
         self._home = self.folder / "home"
         self.work.mkdir()

@@ -16,6 +16,9 @@ from qlock.core.escape import for_message
 from qlock.engines.llama_cpp_python.logbook import cache_types, devices, flash_attention
 from qlock.errors import EngineError
 
+OWN = "qlock: "
+"""What a line of qlock's own in the log begins with."""
+
 _THREADS = re.compile(r"system_info: n_threads = (\d+) \(n_threads_batch = (\d+)\) / \d+ \| (.*)$")
 _OFFLOADED = re.compile(r"load_tensors: offloaded (\d+)/(\d+) layers to GPU")
 _WEIGHTS = re.compile(r"load_tensors: +(\S+) +model buffer size =")
@@ -93,7 +96,7 @@ def port(lines: Sequence[str]) -> int | None:
 
 def complaint(lines: Sequence[str]) -> str:
     """Why a server ended: its first error, else its last lines; for a message."""
-    said = [line.strip() for line in lines if line.strip()]
+    said = [line.strip() for line in lines if line.strip() and not line.startswith(OWN)]
     errors = [line for line in said if _ERROR.search(line)]
     return for_message(" | ".join(errors[:1] or said[-3:]))
 

@@ -61,6 +61,8 @@ class Scorer:
         """Why the embedded engine's worker cannot be used; empty when it is."""
         if self._why is None:
             self._why = self._open_worker()
+            if self._why:
+                self._point.server.note(f"tokens are scored without llama-cpp-python: {self._why}")
         return self._why
 
     def measure(self, waiting: deque[Measure]) -> Measured | Broken:
@@ -84,6 +86,10 @@ class Scorer:
             reason = f"cannot score `{count}` tokens one by one, expected at most `{FORCED_TOKENS}`"
             return Broken(id=work.id, why=f"{reason}, and {self._why}")
         return self._by_server(work)
+
+    def shortfall(self) -> str:
+        """What a reader of scores should know, in a few words; empty where the worker scores, or nothing was scored."""
+        return "tokens scored without llama-cpp-python" if self._why else ""
 
     def mapped_files(self) -> tuple[MappedFile, ...]:
         """What the worker has mapped; nothing where there is none."""

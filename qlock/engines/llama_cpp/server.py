@@ -36,7 +36,10 @@ from qlock.world.process import ServerChild
 _SOCKET_BYTES = 100
 """The kernel takes 107; a path that is nearly too long is no better."""
 _ANSWER_BYTES = 1 << 28
-_LOG_BYTES = 1 << 24
+LOG_BYTES = 1 << 24
+"""The most that a server may write before it is ready, and that is kept of its log afterwards."""
+_TAIL_BYTES = 1 << 14
+_KEPT_LINES = 100
 _PAUSE_S = (0.005, 0.2)
 _SHORT_S = 10.0
 """For questions that need no computing."""
@@ -108,6 +111,7 @@ class Server:
         self._child: ServerChild | None = None
         self._client: httpx.Client | None = None
         self._ended = "it did not start"
+        self._is_read = False
 
     @property
     def pid(self) -> int:
@@ -153,6 +157,8 @@ class Server:
         state = "it does not answer"
         while True:
             self._refuse_ended()
+            if self._log_bytes() > LOG_BYTES:
+                raise EngineError(f"the server wrote more than `{LOG_BYTES}` bytes before it was ready")
             match self._health():
                 case Answered(status=200):
                     return
@@ -187,8 +193,10 @@ class Server:
         context_tokens = settings.get("n_ctx")
         if not isinstance(context_tokens, int):
             raise _unverified("context_tokens")
+        said = logbook.read(self.lines())
+        self._is_read = True
         return Seen(
-            said=logbook.read(self.lines()),
+            said=said,
             slots=_told("slots", props.total_slots),
             context_tokens=context_tokens,
             bos_text=_told("bos_text", props.bos_token),
@@ -223,15 +231,20 @@ class Server:
     def lines(self) -> list[str]:
         """Its log so far: of a very long one, the beginning."""
         with contextlib.suppress(OSError), self._log.open("rb") as file:
-            return file.read(_LOG_BYTES).decode(errors="replace").split("\n")
+            return file.read(LOG_BYTES).decode(errors="replace").split("\n")
         return []
 
     def last_lines(self, count: int) -> list[str]:
         """The end of its log."""
         with contextlib.suppress(OSError), self._log.open("rb") as file:
-            file.seek(max(0, self._log.stat().st_size - (1 << 14)))
-            return file.read(1 << 14).decode(errors="replace").rstrip("\n").split("\n")[-count:]
+            file.seek(max(0, self._log.stat().st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode(errors="replace").rstrip("\n").split("\n")[-count:]
         return []
+
+    def note(self, text: str) -> None:
+        """Write a line of qlock's own into its log."""
+        with contextlib.suppress(OSError), self._log.open("ab") as file:
+            file.write(f"{logbook.OWN}{for_message(text)}\n".encode())
 
     def close(self, grace_s: float) -> None:
         """End it; safe to call twice."""
@@ -241,6 +254,22 @@ class Server:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    def _log_bytes(self) -> int:
+        try:
+            return self._log.stat().st_size
+        except OSError:
+            return 0
+
+    def _cut_log(self) -> None:
+        """Keep the end of a log that has grown long; the server appends, so it goes on behind that."""
+        if not self._is_read or self._log_bytes() <= LOG_BYTES:
+            return
+        end = "\n".join(self.last_lines(_KEPT_LINES))
+        with contextlib.suppress(OSError):
+            os.truncate(self._log, 0)
+            with self._log.open("ab") as file:
+                file.write(f"{end}\n".encode())
 
     def _health(self) -> Answered | Lost:
         if self._by_socket and not _accepts(self._socket):
@@ -261,6 +290,7 @@ class Server:
         # Not only faster: httpx would leave a socket open that it cannot connect.
         if client is None or self.how_ended():
             return Lost("it is not running")
+        self._cut_log()
         data = bytearray()
         try:
             with client.stream(method, path, content=body, timeout=deadline_s) as response:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 from qlock.world.maps import read_maps
 from qlock.world.process import Ended, Flooded, LineChild, Silent
+from qlock.world.scratch import scratch
 
 _MODULE = "qlock.engines.llama_cpp_python.worker"
 _SOURCE = Path(__file__).resolve().parents[3]
@@ -95,7 +95,7 @@ class LlamaCppPython:
         self._tail = ""
         self._devices: tuple[str, ...] = ()
         self._ended = ""
-        self._folder = Path(tempfile.mkdtemp(prefix="qlock-engine-"))
+        self._folder = scratch("qlock-engine-")
         self._log = self._folder / "log"
         work, home = self._folder / "work", self._folder / "home"
         self._child: LineChild | None = None

@@ -28,6 +28,8 @@ def test_options_of_the_system_are_refused(tmp_path: Path, temporary: Path) -> N
 def test_only_this_user_can_enter_and_nothing_is_left(temporary: Path) -> None:
     home = Home(cuda_visible_devices="", system_options=NOWHERE)
     assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
+    assert home.folder.name.startswith("qlock-llama-")
+    assert {path.name for path in home.folder.iterdir()} == {"owner.json", "work", "home"}
     assert stat.S_IMODE(home.server_folder().stat().st_mode) == 0o700
     assert home.server_folder() != home.server_folder()
     home.close()

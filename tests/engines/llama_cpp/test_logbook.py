@@ -39,6 +39,10 @@ def refusal(said: list[str]) -> str:
     return caught.value.message
 
 
+def test_lines_of_our_own_are_no_complaint() -> None:
+    assert complaint(["qlock: GGML_ASSERT of another process", "the end"]) == "the end"
+
+
 def test_all_of_it_is_read() -> None:
     assert read(lines()) == Said(
         context_tokens=512,

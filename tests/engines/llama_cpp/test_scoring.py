@@ -15,6 +15,8 @@ from tests.fakes.llama_server import BOS, requests_of
 
 live = pytest.mark.live
 
+WITHOUT_BINDINGS = "qlock: tokens are scored without llama-cpp-python: `python"
+
 TEXT = (
     "The keeper climbed the stairs slowly, because there were one hundred and twelve of them, and because there was no"
     " reason to hurry. At the top he cleaned the glass, filled the lamp with oil, and waited for the light to go."
@@ -33,12 +35,19 @@ def test_without_bindings_the_server_scores_token_by_token(
 ) -> None:
     engine = played()
     engine.load(load_of(model))
+    assert engine.label() == "llama.cpp 9333 (35c9b1f39)"
     tokens = (BOS, 104, 105, 106)
     done = measured(engine, tokens=tokens, score_from=2)
     assert isinstance(done, Measured)
     assert len(done.nats) == 2
     assert all(1 < cost < 8 for cost in done.nats)
-    asked = requests_of(tmp_path / "build")
+    # Why it is so is said in its log, once.
+    said = engine.log_tail().split("\n")
+    assert len([line for line in said if line.startswith(WITHOUT_BINDINGS)]) == 1
+    measured(engine, tokens=tokens, score_from=3)
+    assert [line for line in engine.log_tail().split("\n") if line.startswith("qlock: ")] == [said[-1]]
+    assert engine.label() == "llama.cpp 9333 (35c9b1f39), tokens scored without llama-cpp-python"
+    asked = requests_of(tmp_path / "build")[:2]
     assert [(one["prompt"], one["logit_bias"], one["n_predict"]) for one in asked] == [
         ([BOS, 104], [[105, 10_000.0]], 1),
         ([BOS, 104, 105], [[106, 10_000.0]], 1),

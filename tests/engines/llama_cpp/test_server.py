@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from qlock.core.verify import read_back_findings
+from qlock.engines.llama_cpp import server
 from qlock.engines.llama_cpp.server import listens
 from qlock.errors import EngineError
-from tests.engines.llama_cpp.conftest import DEADLINES, Opener, changed, load_of
+from tests.engines.llama_cpp.conftest import DEADLINES, Opener, changed, load_of, work
 
 NO_LINE = "got no line about it in the engine's log, expected one"
 
@@ -199,4 +200,33 @@ def test_servers_on_different_cards_are_refused(played: Opener, model: Path) -> 
         engine.load(load_of(model, gpu_layers=3, slots=2))
     assert caught.value.message == (
         "the servers do not say the same of themselves, started with the same command line"
+    )
+
+
+def test_a_server_that_floods_its_log_is_ended(
+    played: Opener, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOG_BYTES", 1 << 20)
+    assert refusal(played, model, floods=True) == (
+        "the server wrote more than `1048576` bytes before it was ready"
+    )
+
+
+def test_a_log_that_grows_is_cut_and_its_end_is_kept(
+    played: Opener, model: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOG_BYTES", 20_000)
+    engine = played(chatty=9_000, die_on_item=9)
+    engine.load(load_of(model))
+    sizes = []
+    for item in range(8):
+        engine.submit(work(str(item), (1, 2)))
+        engine.next_done()
+        sizes.append(sum(path.stat().st_size for path in temporary.glob("*/*/log")))
+    assert max(sizes) < 50_000 < 8 * 9_000
+    engine.submit(work("last", (1, 2)))
+    with pytest.raises(EngineError) as caught:
+        engine.next_done()
+    assert caught.value.message == (
+        "the engine died (signal SIGABRT): GGML_ASSERT(n_tokens <= n_batch) failed"
     )

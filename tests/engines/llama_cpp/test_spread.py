@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from qlock.core.canaries import CANARIES
 from qlock.engines.interface import Broken, Generated
 from qlock.errors import EngineError
 from tests.engines.llama_cpp.conftest import DEADLINES, Opener, load_of, work
@@ -287,3 +288,26 @@ def test_replicas_share_the_work_and_answer_as_one_does(played: Opener, model: P
             engine.submit(work(str(item), (BOS, 97 + item), digest=True))
         answers.append(sorted((engine.next_done() for _ in range(7)), key=lambda done: done.id))
     assert answers[0] == answers[1]
+
+
+def canaries(opener: Opener, model: Path, **behaviour: object) -> dict[str, str]:
+    """Digests of what the fixed prompts give."""
+    engine = opener(**behaviour)
+    engine.load(load_of(model, context_tokens=2048))
+    prompts = engine.tokenize(list(CANARIES.values()), add_special=True, parse_special=False)
+    for name, tokens in zip(CANARIES, prompts, strict=True):
+        engine.submit(work(name, tokens, digest=True, answer_tokens=4))
+    found = {}
+    for _ in CANARIES:
+        done = engine.next_done()
+        assert isinstance(done, Generated)
+        found[done.id] = done.logits_digest
+    return found
+
+
+def test_a_server_that_breaks_on_long_prompts_alone_is_caught_by_the_long_canary(
+    played: Opener, model: Path
+) -> None:
+    good, again, bad = (canaries(played, model, gibberish_long=on) for on in (False, False, True))
+    assert good == again
+    assert [name for name in CANARIES if good[name] != bad[name]] == ["long-prompt"]

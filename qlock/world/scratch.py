@@ -1,0 +1,53 @@
+"""Temporary folders that go away even when nobody was left to remove them.
+
+Each holds the name of the process that made it. Whoever makes one first removes those whose process is gone: killed,
+or from before a restart of this machine. One that cannot be judged from here stays.
+
+Does not live here: what is put into them, and removing them in good order (the engines).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from qlock.world.folder import holder_in, is_gone, this_process
+
+_OWNER = "owner.json"
+
+
+def scratch(prefix: str) -> Path:
+    """A new temporary folder that only this user can enter.
+
+    Args:
+        prefix: What its name begins with; folders with the same beginning are looked through for orphans.
+
+    Raises:
+        AbsentError: ``/proc`` does not say which process this is.
+    """
+    mine = this_process()
+    for folder in list(_own_folders(prefix)):
+        if is_gone(holder_in(folder / _OWNER), mine):
+            shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    (folder / _OWNER).write_bytes(msgspec.json.encode(mine))
+    return folder
+
+
+def _own_folders(prefix: str) -> Iterator[Path]:
+    """Folders of this user, no links, in the place for temporary ones."""
+    with os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix):
+                try:
+                    seen = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid():
+                    yield Path(entry.path)
