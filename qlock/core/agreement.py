@@ -9,7 +9,7 @@ Does not live here: what a flip does to the score (``core.scores``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from qlock.core import stats
@@ -97,8 +97,16 @@ class Agreement(Base, frozen=True, kw_only=True, tag_field="kind", tag="agreemen
     """The first of those that got worse, then of those that got better."""
 
 
-def agreement(matched: Sequence[Pair], *, same_tokenizer: bool) -> Agreement | CannotTell:
-    """How alike the answers are; cannot tell where nothing was written."""
+def agreement(
+    matched: Sequence[Pair], *, same_tokenizer: bool, first: Collection[str] = ()
+) -> Agreement | CannotTell:
+    """How alike the answers are; cannot tell where nothing was written.
+
+    Args:
+        matched: Every pair.
+        same_tokenizer: Whether token ids mean the same on both sides.
+        first: Slices, as gates name them, whose flips are told before all others.
+    """
     written = [
         (pair, _answer(pair.a.row), _answer(pair.b.row))
         for pair in matched
@@ -113,8 +121,9 @@ def agreement(matched: Sequence[Pair], *, same_tokenizer: bool) -> Agreement | C
             equal += 1
         elif same_tokenizer:
             positions.append(first_difference(a.tokens, b.tokens))
-    worse = [pair for pair in matched if _gain(pair) < 0]
-    better = [pair for pair in matched if _gain(pair) > 0]
+    ordered = sorted(matched, key=lambda pair: not _lies_in(pair, first)) if first else matched
+    worse = [pair for pair in ordered if _gain(pair) < 0]
+    better = [pair for pair in ordered if _gain(pair) > 0]
     return Agreement(
         by="tokens" if same_tokenizer else "text",
         answers=len(written),
@@ -179,6 +188,10 @@ def _answer(row: Row) -> _Answer:
         tokens=tuple(token for reply in replies for token in reply.tokens),
         text="\n".join(reply.text for reply in replies),
     )
+
+
+def _lies_in(pair: Pair, slices: Collection[str]) -> bool:
+    return any(value in slices or f"{name}={value}" in slices for name, value in pair.a.row.slices.items())
 
 
 def _gain(pair: Pair) -> float:

@@ -213,10 +213,18 @@ def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
         lost=pairing.lost,
         losses=pairing.losses,
         endings=how_ended,
-        agreement=agreement(pairing.matched, same_tokenizer=_same_tokenizer(frame)),
+        agreement=agreement(
+            pairing.matched, same_tokenizer=_same_tokenizer(frame), first=_critical(frame, name)
+        ),
         slices=slices(pairing.scored, describe_only=_WITHHELD[frame.state]),
         noise=floors,
     )
+
+
+def _critical(frame: _Frame, suite: str) -> frozenset[str]:
+    """Slices of a suite that have a gate of their own."""
+    gates = (*frame.a.lock.gate, *frame.b.lock.gate)
+    return frozenset(gate.slice for gate in gates if gate.suite == suite and gate.slice)
 
 
 def _score(

@@ -188,3 +188,14 @@ def test_every_position_lies_in_one_stretch(positions: list[int]) -> None:
         inside = sum(1 for position in positions if bucket.first <= position <= bucket.last)
         assert inside == bucket.answers
     assert all(one.last + 1 == other.first for one, other in pairwise(found))
+
+
+@pytest.mark.parametrize("named", ["south", "bank=south"])
+def test_flips_of_slices_with_a_gate_come_first(named: str) -> None:
+    pairs = matched("rrrrww", "wwwwrr")
+    found = agreement(pairs, same_tokenizer=True, first=(named,))
+    assert isinstance(found, Agreement)
+    assert [flip.item[-1] for flip in found.flip] == ["2", "4", "1", "3", "6", "5"]
+    plain = agreement(pairs, same_tokenizer=True)
+    assert isinstance(plain, Agreement)
+    assert [flip.item[-1] for flip in plain.flip] == ["1", "2", "3", "4", "5", "6"]

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from qlock.core.agreement import Agreement
 from qlock.core.compare import compare, compare_locks
 from qlock.core.comparison import Recipes, TypeRow, exit_code_of
 from qlock.core.endings import Endings
@@ -328,3 +329,10 @@ def test_a_lock_that_is_not_proved_yet_does_not_know_its_jobs() -> None:
     assert follows(a_side(), a_side(lock=early))[1] == (
         "a lock is not proved yet, so it is not known which jobs would have to be measured again"
     )
+
+
+def test_flips_of_a_slice_with_a_gate_are_told_first() -> None:
+    lock = a_plain_lock(gate=(GateSpec(suite="orders", slice="south", rule="no-more-errors"),))
+    agreed = compare(a_side("rrrr", lock=lock), a_side("wwww", lock=lock)).suite[1].agreement
+    assert isinstance(agreed, Agreement)
+    assert [flip.item for flip in agreed.flip] == ["item-0002", "item-0004", "item-0001", "item-0003"]

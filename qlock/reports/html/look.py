@@ -22,7 +22,7 @@ a{color:var(--a)}ul{padding-left:1.2rem;margin:.5rem 0}
 .state ul{margin:.25rem 0 0}
 .valid{border-color:var(--good)}.invalid{border-color:var(--bad)}.incomplete{border-color:var(--open)}
 .valid strong{color:var(--good)}.invalid strong{color:var(--bad)}.incomplete strong{color:var(--open)}
-.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));gap:1rem}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));gap:1rem;align-items:start}
 figure{margin:0;padding:.6rem;border:1px solid var(--line);border-radius:.4rem;break-inside:avoid}
 figure h4{margin:0 0 .25rem}figcaption,.muted{color:var(--quiet);font-size:.875rem}
 svg{display:block;width:100%;max-width:34rem;height:auto}
