@@ -287,3 +287,13 @@ def test_a_gate_that_passes_would_pass_whatever_became_of_lost_items(a: str, b: 
     for rule in get_args(GateRule):
         if judged(a, b, rule, margin=0.3).verdict == "pass":
             assert judged(a, b.replace(".", "b"), rule, margin=0.3).verdict != "fail"
+
+
+def test_without_pairs_nothing_is_worse_than_the_noise() -> None:
+    mine = (a_sitting("r" * 20),)
+    again = [pair(mine, (a_sitting("r" * 10 + "w" * 10),))]
+    found = judge(GateSpec(suite="orders", rule="non-inferior"), pair((), ()), again=again)
+    assert (found.verdict, found.why) == (
+        "undecided",
+        "undecidable: the margin lies under the noise of 50.0 %",
+    )
