@@ -5,25 +5,32 @@ Does not live here: looking at the machine (``flows.doctor``).
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from qlock.cli.asked import folder_asked
 from qlock.cli.shown import Answer, Means, document, readable
 from qlock.errors import ExitCode
 
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 _KIND = "llama-cpp-python"
 
 
 @click.command("doctor")
+@click.option("--engine", type=_FOLDER, metavar="DIR", help="Look at this build of llama.cpp too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-def verb(means: Means, /, *, as_json: bool) -> Answer:
+def verb(means: Means, /, *, engine: Path | None, as_json: bool) -> Answer:
     """Say what this machine has and what it lacks.
 
     Exits with 8 when something that `run` needs is absent.
     """
     from qlock.flows.doctor import doctor
 
-    health = doctor(means.world(), means.opener(_KIND))
+    world = means.world()
+    build = None if engine is None else folder_asked(world, engine, "--engine")
+    health = doctor(world, means.opener(_KIND), build=build)
     code = ExitCode.YES if health.is_fit else ExitCode.ABSENT
     if as_json:
         return Answer(code, document({"verb": "doctor", "is_fit": health.is_fit, "rows": health.rows}))

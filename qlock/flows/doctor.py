@@ -23,6 +23,7 @@ from qlock.core.base import Base
 from qlock.core.facts import Gpu
 from qlock.core.units import bytes_text, watts_of_mw
 from qlock.engines.interface import Engine
+from qlock.engines.llama_cpp.survey import Survey, standing
 from qlock.errors import AbsentError, QlockError
 from qlock.flows.proving import Opener
 from qlock.world.interface import GpuSeen, Missing, World
@@ -56,20 +57,39 @@ class Health(Base, frozen=True, kw_only=True):
         return not any(row.is_needed and row.state == "absent" for row in self.rows)
 
 
-def doctor(world: World, open_engine: Opener) -> Health:
-    """Look at this machine; what cannot be seen is a row with the reason."""
-    return Health(rows=tuple(_rows(world, open_engine)))
+def doctor(world: World, open_engine: Opener, *, build: Path | None = None) -> Health:
+    """Look at this machine; what cannot be seen is a row with the reason.
+
+    Args:
+        world: The machine.
+        open_engine: Of the embedded engine.
+        build: A folder of llama.cpp's programs to look at too; the embedded engine is not needed then.
+    """
+    return Health(rows=tuple(_rows(world, open_engine, build)))
 
 
-def _rows(world: World, open_engine: Opener) -> Iterator[Row]:
+def _rows(world: World, open_engine: Opener, build: Path | None) -> Iterator[Row]:
+    is_embedded = build is None
     yield Row(what="qlock", state="ok", says=__version__, is_needed=True)
     yield _row("python", lambda: world.host.surroundings().python)
     yield _row("kernel", lambda: world.host.surroundings().kernel)
     yield _row("/proc", lambda: _proc(world), hint="mount /proc; what an engine has loaded is read there")
     yield _row("cpu", lambda: _cpu(world))
     yield _row("memory", lambda: _memory(world))
-    yield _row("llama-cpp-python", _package, hint="install it with `pip install qlock[embedded]`")
-    yield _row("engine", lambda: _engine(open_engine), hint="reinstall llama-cpp-python for this machine")
+    yield _row(
+        "llama-cpp-python",
+        _package,
+        is_needed=is_embedded,
+        hint="install it with `pip install qlock[embedded]`",
+    )
+    yield _row(
+        "engine",
+        lambda: _engine(open_engine),
+        is_needed=is_embedded,
+        hint="reinstall llama-cpp-python for this machine",
+    )
+    if build is not None:
+        yield from _build(build)
     yield from _gpus(world)
     yield _row("temporary folder", lambda: _folder(Path(tempfile.gettempdir())), hint="set TMPDIR")
     yield _row("current folder", lambda: _folder(world.cwd), hint="change to a folder that you may write")
@@ -124,6 +144,50 @@ def _engine(open_engine: Opener) -> str:
         return f"starts: {engine.label()}; {engine.system_info()}"
     finally:
         engine.close()
+
+
+def _build(folder: Path) -> Iterator[Row]:
+    """A folder of llama.cpp's programs, as the engine `llama.cpp` would find it."""
+    try:
+        survey = Survey(folder)
+    except QlockError as error:
+        yield Row(what="build", state="absent", says=str(error), is_needed=True, hint=error.hint)
+        return
+    with survey:
+        server = _row("build: llama-server", lambda: survey.program("llama-server"))
+        yield server
+        yield _row("build: llama-perplexity", lambda: survey.program("llama-perplexity"), is_needed=False)
+        if server.state == "absent":
+            return
+        yield _row("build: version", survey.version)
+        yield _row("build: options", lambda: f"{survey.options()}, each of them known")
+        yield from _build_devices(survey)
+        yield _row("build: scoring", lambda: _scoring(survey), is_needed=False)
+
+
+def _build_devices(survey: Survey) -> Iterator[Row]:
+    """What the build computes on besides the CPU, and what qlock can make of it."""
+    try:
+        devices = survey.devices()
+    except QlockError as error:
+        yield Row(what="build: devices", state="absent", says=str(error), is_needed=False)
+        return
+    if not devices:
+        yield Row(what="build: devices", state="ok", says="none besides the CPU", is_needed=False)
+    for device in devices:
+        says = f"{device.description}, {device.memory_mib} MiB, {device.free_mib} MiB free"
+        yield Row(
+            what=f"build: {device.name}", state="ok", says=f"{says}; {standing(device)}", is_needed=False
+        )
+
+
+def _scoring(survey: Survey) -> str:
+    why = survey.why_not_by_bindings()
+    if why:
+        raise AbsentError(
+            f"not by llama-cpp-python ({why}); by llama-perplexity where the work fits it, else token by token"
+        )
+    return "by llama-cpp-python on the build's libraries, once they are held against the server"
 
 
 def _gpus(world: World) -> Iterator[Row]:

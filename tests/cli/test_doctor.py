@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from qlock.world.interface import MappedFile
 from tests.cli.conftest import Type
+from tests.fakes.llama_server import build
 from tests.fakes.project import Project
 from tests.fakes.world import ScriptedMaps
 
@@ -45,3 +47,17 @@ def test_json_document(fit: Project, typed: Type) -> None:
     document = json.loads(typed("doctor", "--json").out)
     assert (document["verb"], document["is_fit"]) == ("doctor", True)
     assert document["rows"][0]["what"] == "qlock"
+
+
+def test_a_build_is_looked_at(fit: Project, typed: Type, tmp_path: Path) -> None:
+    said = typed("doctor", "--engine", str(build(tmp_path / "build")))
+    assert said.code == 0
+    assert any(line.split()[:4] == ["build:", "version", "ok", "llama.cpp"] for line in said.out.split("\n"))
+
+
+def test_a_build_that_is_not_there(fit: Project, typed: Type, tmp_path: Path) -> None:
+    said = typed("doctor", "--engine", str(tmp_path / "none"))
+    assert (said.code, said.talk[0]) == (
+        8,
+        f"error: --engine: there is no folder `{tmp_path}/none`",
+    )

@@ -16,6 +16,7 @@ from qlock.errors import AbsentError
 from qlock.flows.doctor import Health, Row, doctor
 from qlock.world.interface import MappedFile, Missing, World
 from tests.fakes.engine import Script
+from tests.fakes.llama_server import build
 from tests.fakes.world import L4, FixedHost, ScriptedAmd, ScriptedMaps, ScriptedNvml, fake_world, seen
 
 
@@ -189,3 +190,63 @@ def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path, monkeypatch: p
 def test_device_is_the_one_that_a_lock_would_name(tmp_path: Path) -> None:
     device: Device = machine(tmp_path).host.device()
     assert row(look(tmp_path), "cpu").says.endswith(f"({device.name})")
+
+
+def with_build(place: Path, **behaviour: object) -> Health:
+    """What is said of a machine and of a build that plays a part."""
+    return doctor(
+        machine(place),
+        Script(place / "engine").open_engine,
+        build=build(place / "build", **behaviour),
+    )
+
+
+def test_a_build_is_looked_at_and_the_embedded_engine_is_not_needed(tmp_path: Path) -> None:
+    health = with_build(tmp_path, devices=["CUDA0", "SYCL0"])
+    assert row(health, "build: llama-server").says == f"{tmp_path}/build/llama-server"
+    assert (row(health, "build: llama-perplexity").state, row(health, "build: llama-perplexity").says) == (
+        "absent",
+        f"got no program `llama-perplexity` in `{tmp_path}/build`",
+    )
+    assert row(health, "build: version").says == "llama.cpp 9333 (35c9b1f39)"
+    assert row(health, "build: options").says.endswith(", each of them known")
+    assert row(health, "build: CUDA0").says == (
+        "a card, 81559 MiB, 80947 MiB free; through CUDA; llama.cpp tells its PCI address when it loads a model,"
+        " and qlock holds it against the card"
+    )
+    assert row(health, "build: SYCL0").says == (
+        "a card, 81559 MiB, 80947 MiB free; through SYCL; cannot be locked: llama.cpp tells no PCI address of it"
+    )
+    scoring = row(health, "build: scoring")
+    assert (scoring.state, scoring.is_needed) == ("absent", False)
+    assert scoring.says.startswith("not by llama-cpp-python (`python")
+    assert scoring.says.endswith("); by llama-perplexity where the work fits it, else token by token")
+    assert not row(health, "engine").is_needed
+    assert not row(health, "llama-cpp-python").is_needed
+    assert health.is_fit
+
+
+def test_a_build_without_devices_computes_on_the_cpu(tmp_path: Path) -> None:
+    assert row(with_build(tmp_path), "build: devices").says == "none besides the CPU"
+
+
+def test_a_build_with_an_option_that_nobody_has_looked_at_is_unfit(tmp_path: Path) -> None:
+    health = with_build(tmp_path, unknown_option="--turbo")
+    assert row(health, "build: options") == Row(
+        what="build: options",
+        state="absent",
+        says="the build has an option that qlock does not know: `--turbo`",
+        is_needed=True,
+        hint="use a build of llama.cpp that this version of qlock knows",
+    )
+    assert not health.is_fit
+
+
+def test_a_folder_that_is_no_build_is_unfit(tmp_path: Path) -> None:
+    health = doctor(machine(tmp_path), Script(tmp_path / "engine").open_engine, build=tmp_path)
+    assert not health.is_fit
+    assert row(health, "build: llama-server").says == f"got no program `llama-server` in `{tmp_path}`"
+    assert [one.what for one in health.rows if one.what.startswith("build")] == [
+        "build: llama-server",
+        "build: llama-perplexity",
+    ]

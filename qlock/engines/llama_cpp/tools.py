@@ -6,10 +6,11 @@ Does not live here: the server (``server``), what the words mean (``options``, `
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from qlock.core.base import Base
+from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
 from qlock.engines.llama_cpp.home import Home
 from qlock.engines.llama_cpp.logbook import complaint
@@ -18,6 +19,18 @@ from qlock.world.process import ServerChild
 
 _PRINTED_BYTES = 1 << 24
 _VERSION = "version: "
+_DEVICE = re.compile(r"(\S+): (.*) \((\d+) MiB, (\d+) MiB free\)")
+_ON_THE_CPU = ("BLAS",)
+
+
+class Device(Base, frozen=True, kw_only=True):
+    """One line of ``--list-devices``."""
+
+    name: str
+    """The backend's name and a number: ``CUDA0``, ``Vulkan1``, ``ROCm0``, ``SYCL0``, ``MTL0``."""
+    description: str
+    memory_mib: Count
+    free_mib: Count
 
 
 class Build(Base, frozen=True, kw_only=True):
@@ -90,14 +103,28 @@ def version(text: str) -> str:
     return f"llama.cpp {for_message(lines[0].removeprefix(_VERSION).strip())}" if lines else "llama.cpp"
 
 
-def devices(text: str) -> tuple[str, ...]:
-    """Names of the devices that ``--list-devices`` lists; the CPU is never among them."""
+def devices(text: str) -> tuple[Device, ...]:
+    """The devices that ``--list-devices`` lists; the CPU and libraries that compute on it are none.
+
+    Source: ``common_print_available_devices`` in llama.cpp's common/arg.cpp.
+
+    Raises:
+        EngineError: There is no list, or a line of it says something else.
+    """
     _, mark, listed = text.partition("Available devices:\n")
     if not mark:
         raise EngineError("cannot verify the devices: `--list-devices` lists none")
-    names = []
+    found = []
     for line in listed.split("\n"):
-        name, colon, _ = line.strip().partition(":")
-        if line.startswith("  ") and colon and name:
-            names.append(for_message(name))
-    return tuple(names)
+        if not line.startswith("  ") or line.strip() == "(none)":
+            continue
+        match = _DEVICE.fullmatch(line.strip())
+        if match is None:
+            raise EngineError(f"cannot verify the devices: got the line `{for_message(line.strip())}`")
+        name, description, total, free = match.groups()
+        if name not in _ON_THE_CPU:
+            said = for_message(description)
+            found.append(
+                Device(name=for_message(name), description=said, memory_mib=int(total), free_mib=int(free))
+            )
+    return tuple(found)

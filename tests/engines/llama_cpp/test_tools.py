@@ -9,7 +9,7 @@ import pytest
 
 from qlock.engines.llama_cpp import open_engine
 from qlock.engines.llama_cpp.home import Home
-from qlock.engines.llama_cpp.tools import Build, devices, printed, version
+from qlock.engines.llama_cpp.tools import Build, Device, devices, printed, version
 from qlock.errors import AbsentError, EngineError
 from tests.engines.llama_cpp.conftest import NOWHERE, Opener
 from tests.fakes.llama_server import build
@@ -52,11 +52,25 @@ def test_the_label_of_an_engine_is_its_version(played: Opener) -> None:
 
 
 def test_devices_are_those_that_are_listed() -> None:
-    text = "ggml_cuda_init: 1\nAvailable devices:\n  CUDA0: NVIDIA L4 (22 MiB, 21 MiB free)\n  Vulkan1: x\n"
-    assert devices(text) == ("CUDA0", "Vulkan1")
+    text = (
+        "ggml_cuda_init: found 1 CUDA devices:\n  Device 0: NVIDIA L4, compute capability 8.9\n"
+        "Available devices:\n  CUDA0: NVIDIA L4 (22 MiB, 21 MiB free)\n  BLAS: OpenBLAS (0 MiB, 0 MiB free)\n"
+        "  Vulkan1: AMD Radeon RX 6800 (RADV NAVI21) (16368 MiB, 16000 MiB free)\n"
+    )
+    assert devices(text) == (
+        Device(name="CUDA0", description="NVIDIA L4", memory_mib=22, free_mib=21),
+        Device(
+            name="Vulkan1",
+            description="AMD Radeon RX 6800 (RADV NAVI21)",
+            memory_mib=16368,
+            free_mib=16000,
+        ),
+    )
     assert devices("Available devices:\n  (none)\n") == ()
     with pytest.raises(EngineError, match=r"^cannot verify the devices: `--list-devices` lists none$"):
         devices("")
+    with pytest.raises(EngineError, match=r"^cannot verify the devices: got the line `CUDA0: L4`$"):
+        devices("Available devices:\n  CUDA0: L4\n")
 
 
 def test_both_outputs_are_read(home: Home, tmp_path: Path) -> None:
