@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from qlock.world.folder import holder_in, is_gone, this_process
+from qlock.world.process import holder_in, is_gone, this_process
 
 _OWNER = "owner.json"
 

@@ -14,7 +14,9 @@ import pytest
 
 from qlock.errors import AbsentError
 from qlock.world import folder as module
-from qlock.world.folder import Holder, hold, this_process
+from qlock.world.folder import hold
+from qlock.world.process import Holder, this_process
+from qlock.world.process import holder as holder_module
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,7 +103,7 @@ def test_a_later_process_of_the_same_number_does_not_count(tmp_path: Path) -> No
 
 
 def test_a_boot_is_not_outlived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_machine_id", lambda: "0123456789abcdef")
+    monkeypatch.setattr(holder_module, "_machine_id", lambda: "0123456789abcdef")
     left_behind(tmp_path, changed(boot_id="another"))
     assert taken_over(tmp_path)
 
@@ -121,7 +123,7 @@ def test_a_process_that_is_hidden_from_this_user_is_not_gone(
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
         left_behind(tmp_path, changed(pid=child.pid))
         real = Path.exists
-        monkeypatch.setattr(module, "_started_ticks", lambda pid: None if pid == child.pid else 1)
+        monkeypatch.setattr(holder_module, "_started_ticks", lambda pid: None if pid == child.pid else 1)
         monkeypatch.setattr(Path, "exists", lambda path: path.parent != Path("/proc") and real(path))
         with pytest.raises(AbsentError, match=f"is held by process `{child.pid}`"), hold(tmp_path):
             pass
@@ -153,7 +155,7 @@ def test_what_cannot_be_seen_from_here_is_not_taken_over(tmp_path: Path, elsewhe
 def test_a_machine_without_an_id_is_told_by_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_machine_id", lambda: "")
+    monkeypatch.setattr(holder_module, "_machine_id", lambda: "")
     left_behind(tmp_path, changed(boot_id="another"))
     with pytest.raises(AbsentError, match="is held by process"), hold(tmp_path):
         pass

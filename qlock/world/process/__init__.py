@@ -16,7 +16,20 @@ outlives them (the main thread).
 from __future__ import annotations
 
 from qlock.world.process.child import Ended, Limits
+from qlock.world.process.holder import Holder, holder_in, is_gone, this_process
 from qlock.world.process.lines import Flooded, Heard, LineChild, Silent
 from qlock.world.process.server import ServerChild
 
-__all__ = ["Ended", "Flooded", "Heard", "Limits", "LineChild", "ServerChild", "Silent"]
+__all__ = [
+    "Ended",
+    "Flooded",
+    "Heard",
+    "Holder",
+    "Limits",
+    "LineChild",
+    "ServerChild",
+    "Silent",
+    "holder_in",
+    "is_gone",
+    "this_process",
+]
