@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from qlock.world.interface import World
 
 _MOST_JOBS = 8
+_MOST_PINS = 3
+"""Of one reason; more of them are counted."""
 
 
 class Line(NamedTuple):
@@ -148,9 +150,22 @@ def _say_warnings(means: Means, lock: Lock) -> None:
                 f"setting {setting.name}: {setting.slots} slots instead of {setting.slots_requested}: "
                 f"{setting.slots_why}",
             )
-    for missing in lock.missing:
-        how = "cannot be pinned" if missing.until == "never" else "is not pinned yet"
-        means.talk.say("note", f"{missing.pin} {how}: {missing.why}")
+    for (until, why), pins in _by_reason(lock).items():
+        how = "cannot be pinned" if until == "never" else "is not pinned yet"
+        if len(pins) > _MOST_PINS:
+            how = how.replace("is not", "are not")
+            means.talk.say("note", f"{len(pins)} pins {how}, first {pins[0]}: {why}")
+        else:
+            for pin in pins:
+                means.talk.say("note", f"{pin} {how}: {why}")
+
+
+def _by_reason(lock: Lock) -> dict[tuple[str, str], list[str]]:
+    """Pins that are missing, by until when and why."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for entry in lock.missing:
+        found.setdefault((entry.until, entry.why), []).append(entry.pin)
+    return found
 
 
 def _say_again(means: Means, resolved: Resolved) -> None:

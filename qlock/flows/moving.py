@@ -32,14 +32,12 @@ class Move(Base, frozen=True, kw_only=True):
 
 def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
     """Every unasked move from ``old`` to ``new``."""
+    filled_in = frozenset(unset_pins(old))
+    models = {pin.name: pin for pin in old.model}
     found = [
-        Move(name=pin.name, what="model", why=model_why(before, pin))
+        Move(name=pin.name, what="model", why=model_why(models[pin.name], pin))
         for pin in new.model
-        for before in old.model
-        if before.name == pin.name
-        and before.requested == pin.requested
-        and before.trained == pin.trained
-        and _is_other(before, pin, filled_in=set(unset_pins(old)))
+        if pin.name in models and _has_moved(models[pin.name], pin, filled_in)
     ]
     found += [
         Move(name=pin.name, what="suite", why=why)
@@ -70,8 +68,10 @@ def moves(old: Lock, new: Lock) -> tuple[Move, ...]:
     return tuple(found)
 
 
-def _is_other(before: ModelPin, after: ModelPin, *, filled_in: set[str]) -> bool:
-    """Whether anything that was pinned differs; what was missing before and is known now is no move."""
+def _has_moved(before: ModelPin, after: ModelPin, filled_in: frozenset[str]) -> bool:
+    """Whether anything that was pinned of the same request differs; what was missing and is known now is no move."""
+    if (before.requested, before.trained) != (after.requested, after.trained):
+        return False
     now = {
         leaf: value
         for leaf, value in what_changes_output(after).items()
@@ -133,7 +133,11 @@ def model_why(before: ModelPin, after: ModelPin) -> str:
     same = [name for name, differs in parts.items() if not differs]
     differ = [name for name, differs in parts.items() if differs]
     says: Callable[[list[str]], str] = ", ".join
-    told = [f"{says(differ)} differ"] if differ else []
+    told = (
+        [f"{says(differ)} {'differs' if len(differ) == 1 and differ != ['tensors'] else 'differ'}"]
+        if differ
+        else []
+    )
     told += [f"{says(same)} identical"] if same else []
     return "; ".join([*told, *details])
 

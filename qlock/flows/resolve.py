@@ -10,7 +10,7 @@ Does not live here: printing, exit codes, and running (``flows.run``).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -243,32 +243,29 @@ def _assemble(ground: Ground, proofs: Proofs) -> Lock:
         gate=ground.spec.gate,
         missing=(),
     )
-    missing = tuple(_missing(pin, ground, proofs) for pin in sorted(unset_pins(lock)))
-    return msgspec.structs.replace(lock, missing=missing)
+    return msgspec.structs.replace(lock, missing=tuple(_missing(lock, ground, proofs)))
 
 
-def _missing(pin: str, ground: Ground, proofs: Proofs) -> Missing:
-    """Why a pin is not there, and until when."""
-    known = [*ground.device_missing, *(entry for weighed in ground.weighed for entry in weighed.missing)]
-    for entry in known:
-        if entry.pin == pin:
-            return entry
-    if pin.startswith("engine."):
-        return Missing(pin=pin, why="the file is no ELF file with code of its own", until="never")
+def _missing(lock: Lock, ground: Ground, proofs: Proofs) -> Iterator[Missing]:
+    """Each pin that is not there, why, and until when."""
+    listed = {entry.pin: entry for weighed in ground.weighed for entry in weighed.missing}
     why_of = {weighed.pin.name: why_not_runnable(weighed.pin) for weighed in ground.weighed}
     here = {weighed.pin.name for weighed in ground.weighed if weighed.is_here}
-    for point in proofs.points:
-        if pin.startswith(f"point.{point.name}.") and why_of[point.model]:
-            return Missing(pin=pin, why=why_of[point.model], until="never")
-    suites = {f"suite.{exam.pin.name}.items_limit": exam.pin.points for exam in proofs.exams}
-    asked = [
-        point
-        for point in proofs.points
-        if pin.startswith(f"point.{point.name}.") or point.name in suites.get(pin, ())
-    ]
-    if asked and not any(point.model in here for point in asked):
-        return Missing(pin=pin, why=NOT_HERE, until="prove")
-    return Missing(pin=pin, why="the engine was not asked", until="prove")
+    models = {point.name: point.model for point in proofs.points}
+    suites = {exam.pin.name: exam.pin.points for exam in proofs.exams}
+    for pin in sorted(unset_pins(lock)):
+        owner = pin.partition(".")[2].rpartition(".")[0]
+        if pin in listed:
+            yield listed[pin]
+        elif pin.startswith("engine."):
+            yield Missing(pin=pin, why="the file is no ELF file with code of its own", until="never")
+        elif pin.startswith("point.") and why_of[models[owner]]:
+            yield Missing(pin=pin, why=why_of[models[owner]], until="never")
+        else:
+            asked = [owner] if pin.startswith("point.") else suites.get(owner, ())
+            is_idle = bool(asked) and not any(models[point] in here for point in asked)
+            why = NOT_HERE if is_idle else "the engine was not asked"
+            yield Missing(pin=pin, why=why, until="prove")
 
 
 def read_spec_file(world: World, path: Path) -> Spec:

@@ -103,8 +103,8 @@ def test_a_file_that_cannot_be_read_is_missing_with_the_reason(project: Project)
 @pytest.mark.parametrize(
     "data, why",
     [
-        (tiny_gguf(1, template="other"), "template differ; tensors, tokenizer, metadata identical"),
-        (tiny_gguf(1, block_count=2), "metadata differ; tensors, tokenizer, template identical"),
+        (tiny_gguf(1, template="other"), "template differs; tensors, tokenizer, metadata identical"),
+        (tiny_gguf(1, block_count=2), "metadata differs; tensors, tokenizer, template identical"),
         (tiny_gguf(1)[:-100], "the tensor data are cut: expected `576` bytes, have `476`"),
         (b"version https://git-lfs.github.com/spec/v1\n", "the file is a git-LFS pointer, not the weights"),
     ],

@@ -54,7 +54,7 @@ def test_a_model_with_other_bytes_moved() -> None:
     "changes, why",
     [
         ({}, "the file has other bytes, its tensors and metadata are the same"),
-        ({"template_digest": OTHER}, "template differ; tensors, tokenizer, metadata identical"),
+        ({"template_digest": OTHER}, "template differs; tensors, tokenizer, metadata identical"),
         (
             {"tokenizer_digest": OTHER, "metadata_digest": OTHER},
             "tokenizer, metadata differ; tensors, template identical",

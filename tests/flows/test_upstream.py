@@ -75,7 +75,7 @@ def reuploaded(project: Project, stub: FakeHub, before: bytes, after: bytes) -> 
 
 def test_another_template_is_told_from_the_header_alone(project: Project, stub: FakeHub) -> None:
     assert reuploaded(project, stub, weights(), weights(template=FIXED)) == [
-        "template differ; recipe, tokenizer, metadata identical; the bytes of the tensors were not compared"
+        "template differs; recipe, tokenizer, metadata identical; the bytes of the tensors were not compared"
     ]
     assert stub.bytes_sent < 3 * len(weights())
 
@@ -83,7 +83,7 @@ def test_another_template_is_told_from_the_header_alone(project: Project, stub: 
 def test_another_imatrix_is_told(project: Project, stub: FakeHub) -> None:
     assert reuploaded(project, stub, calibrated("a.txt", 0), calibrated("b.txt", 0)) == [
         (
-            "metadata differ; recipe, tokenizer, template identical; imatrix data set differs; "
+            "metadata differs; recipe, tokenizer, template identical; imatrix data set differs; "
             "the bytes of the tensors were not compared"
         )
     ]
@@ -91,7 +91,7 @@ def test_another_imatrix_is_told(project: Project, stub: FakeHub) -> None:
 
 def test_another_recipe_is_told(project: Project, stub: FakeHub) -> None:
     assert reuploaded(project, stub, calibrated("a", 0, 0, 0), calibrated("a", 1, 0, 1)) == [
-        "recipe differ; tokenizer, template, metadata identical; at least 2 of 3 tensors have another type"
+        "recipe differs; tokenizer, template, metadata identical; at least 2 of 3 tensors have another type"
     ]
 
 
@@ -191,9 +191,9 @@ def test_a_swapped_file_is_refused_with_what_upstream_did(project: Project, stub
     assert ran.state == "refused"
     assert {finding.why for finding in ran.findings} == {
         (
-            "template differ; tensors, tokenizer, metadata identical; "
+            "template differs; tensors, tokenizer, metadata identical; "
             f"upstream commit `{later[:7]}` of 2026-01-02 (`Fix template`) changed it: "
-            "template differ; recipe, tokenizer, metadata identical; the bytes of the tensors were not compared"
+            "template differs; recipe, tokenizer, metadata identical; the bytes of the tensors were not compared"
         )
     }
     assert all("corrupt" not in finding.why for finding in ran.findings)
