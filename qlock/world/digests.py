@@ -11,11 +11,18 @@ can use it: each is put in place whole. Its name is the digest of ``(device, ino
 cannot be read there counts as not there, and a cache that cannot be written is gone without. A file that was
 changed less than two seconds before it was hashed is not remembered: it could change once more and keep the same
 time stamps.
+
+A write through a shared mapping moves the time stamps when it first touches a clean page, and not while the page is
+dirty. So a file is written out before it is read for the cache: whoever changes it afterwards moves them. File systems
+in memory never write out and never move them that way: nothing on tmpfs, ramfs or hugetlbfs is remembered. Network and
+FUSE file systems are, at their word: reading a model again in each task of a cluster costs minutes, and ``rehash``
+is there for whoever does not trust their time stamps.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -42,6 +49,11 @@ _SETTLED_NS = 2_000_000_000
 
 _MAX_ENTRY_BYTES = 4096
 _WHAT = "file"
+
+_IN_MEMORY = frozenset({0x01021994, 0x858458F6, 0x958458F6})
+"""``f_type`` of tmpfs, ramfs and hugetlbfs (``statfs(2)``)."""
+_STATFS_WORDS = 32
+"""More than a ``struct statfs`` takes; its first word is ``f_type``."""
 
 _Feed = Callable[[memoryview], None]
 
@@ -132,10 +144,13 @@ def _digested(path: Path, *, cache: Path | None, rehash: bool, with_sha256: bool
     with opened(path, _WHAT) as file:
         descriptor = file.fileno()
         try:
+            cache = cache if cache is not None and _tells_changes(descriptor) else None
             before = os.fstat(descriptor)
             known = None if cache is None else _remembered(cache, before)
             if known is not None and not rehash and not (with_sha256 and known.sha256 is UNSET):
                 return known, True
+            if cache is not None and not _written_out(descriptor):
+                cache = None
             started_ns = time.time_ns()
             digests = StreamDigests()
             feeds: tuple[_Feed, ...] = (digests.feed_blake3,)
@@ -153,6 +168,23 @@ def _digested(path: Path, *, cache: Path | None, rehash: bool, with_sha256: bool
     if cache is not None and max(before.st_mtime_ns, before.st_ctime_ns) + _SETTLED_NS < started_ns:
         _remember(cache, entry)
     return entry, False
+
+
+def _tells_changes(descriptor: int) -> bool:
+    """Whether the file system moves time stamps with every change; one that does not say what it is, does not."""
+    words = (ctypes.c_ulong * _STATFS_WORDS)()
+    if ctypes.CDLL(None, use_errno=True).fstatfs(descriptor, words) != 0:
+        return False
+    return words[0] & 0xFFFFFFFF not in _IN_MEMORY
+
+
+def _written_out(descriptor: int) -> bool:
+    """Have all dirty pages of a file written, so that the next change moves its time stamps."""
+    try:
+        os.fdatasync(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _feed_all(descriptor: int, size: int, feeds: tuple[_Feed, ...]) -> None:

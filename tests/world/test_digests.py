@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import mmap
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,8 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every file had been there for long: ctime cannot be set, so the step before "now" is made negative."""
     monkeypatch.setattr(digests, "_SETTLED_NS", -(10**12))
+    # Temporary folders may lie in memory, where nothing is remembered.
+    monkeypatch.setattr(digests, "_IN_MEMORY", frozenset())
 
 
 def written(path: Path, data: bytes) -> Path:
@@ -303,3 +307,53 @@ class TestSpans:
         path = written(tmp_path_factory.mktemp("spans") / "f", data)
         spans = [(at % len(data), len(data) - at % len(data)) for at in cuts]
         assert spans_digest(path, spans) == tuple(expected(data[at : at + size])[1] for at, size in spans)
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on tmpfs, with every file settled."""
+    monkeypatch.setattr(digests, "_SETTLED_NS", -(10**12))
+    shared = Path("/dev/shm")
+    mounts = Path("/proc/self/mounts").read_text().split("\n")
+    if not any(line.split()[1:3] == ["/dev/shm", "tmpfs"] for line in mounts if line):
+        pytest.skip("/dev/shm is no tmpfs here")
+    with tempfile.TemporaryDirectory(dir=shared) as folder:
+        yield Path(folder)
+
+
+class TestMappedWrites:
+    def test_a_change_through_a_mapping_on_tmpfs_is_seen(self, in_memory: Path, tmp_path: Path) -> None:
+        path = written(in_memory / "f", b"a" * 5000)
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[0] = ord("a")
+            first = blake3_file(path, cache=tmp_path / "cache")
+            stamps = path.stat().st_mtime_ns, path.stat().st_ctime_ns
+            mapped[0] = ord("b")
+            assert (path.stat().st_mtime_ns, path.stat().st_ctime_ns) == stamps
+            second = blake3_file(path, cache=tmp_path / "cache")
+        assert (first.cached, second.cached) == (False, False)
+        assert second.blake3 == expected(b"b" + b"a" * 4999)[1] != first.blake3
+        assert entries(tmp_path / "cache") == []
+
+    @pytest.mark.usefixtures("settled")
+    def test_a_file_is_written_out_before_it_is_remembered(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[int] = []
+        monkeypatch.setattr(os, "fdatasync", asked.append)
+        path = written(tmp_path / "f", b"weights")
+        assert [blake3_file(path, cache=tmp_path / "c").cached for _ in range(2)] == [False, True]
+        assert len(asked) == 1
+        blake3_file(path, cache=None)
+        assert len(asked) == 1
+
+    @pytest.mark.usefixtures("settled")
+    def test_what_cannot_be_written_out_is_not_remembered(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(descriptor: int) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(os, "fdatasync", broken)
+        path = written(tmp_path / "f", b"weights")
+        assert [blake3_file(path, cache=tmp_path / "c").cached for _ in range(2)] == [False, False]
