@@ -13,10 +13,11 @@ import pytest
 
 from qlock.cli.main import TerminatedExit
 from qlock.cli.run import _CODES
-from qlock.engines.interface import Broken
+from qlock.engines.interface import Broken, Done, Measured, Work
 from qlock.errors import ExitCode
 from qlock.flows.run import Ran
 from tests.cli.conftest import Said, Type
+from tests.fakes.engine import FakeEngine
 from tests.fakes.project import Project, items_jsonl, tiny_gguf
 from tests.fakes.world import CPU, FixedHost
 
@@ -251,3 +252,23 @@ def test_sigterm_is_a_number_that_the_shell_knows() -> None:
     assert ExitCode.TERMINATED == 128 + signal.SIGTERM
     assert ExitCode.INTERRUPTED == 128 + signal.SIGINT
     assert os.name == "posix"
+
+
+def test_a_job_without_a_score_is_said(locked: Project, typed: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = FakeEngine._done
+
+    def negative(self: FakeEngine, work: Work) -> Done:
+        done = plain(self, work)
+        match done:
+            case Measured(id="window-0002", nats=nats):
+                return msgspec.structs.replace(done, nats=(-1.0, *nats[1:]))
+            case _:
+                return done
+
+    monkeypatch.setattr(FakeEngine, "_done", negative)
+    said = typed("run", LOCK, "--json")
+    assert said.code == 0
+    for name in "AB":
+        line = f"warning: text.{name}@plain.1 is done and has no score: its record says why"
+        assert line in said.talk
+    assert json.loads(said.out)["unscored"] == ["text.A@plain.1", "text.B@plain.1"]

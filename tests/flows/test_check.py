@@ -218,3 +218,25 @@ def test_each_finding_says_what_to_do(project: Project) -> None:
     project.write("models/a.gguf", tiny_gguf(3))
     first: Finding = look(project, quick=True).findings[0]
     assert first.remedy == "bring back the locked file, or resolve again for the new one"
+
+
+def test_the_build_is_the_one_that_the_spec_beside_the_lock_names(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    build = project.path / "build"
+    build.mkdir()
+    for file in project.script.folder.iterdir():
+        (build / file.name).write_bytes(file.read_bytes())
+    (build / "libllama.so").write_bytes(b"code of another build")
+    engine = '[engine]\nkind = "llama-cpp-python"\npath = "build"\n\n[[setting]]'
+    project.write_spec(lambda text: text.replace("[[setting]]", engine, 1))
+    project.lock()
+    assert look(project).state == "verified"
+    assert look(project, engine=project.script.folder).state == "refused"
+
+
+def test_what_is_missing_is_said_with_the_spec_to_resolve(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.lock(prove=False)
+    with pytest.raises(RefusedError) as caught:
+        look(project)
+    assert caught.value.hint == "run `qlock resolve specs/small.toml`, on the machine that shall run it"
