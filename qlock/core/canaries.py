@@ -1,7 +1,8 @@
 """The fixed prompts that fingerprint an environment by what it does.
 
 A few short continuations would pass where a kernel is broken for long prompts only, so one canary is long; and a
-broken kernel must not pin its own gibberish, so one is a plain English text whose cost in nats has to be sane.
+broken kernel must not pin its own gibberish, so one is a plain English text whose cost in nats has to be sane. Greedy
+answers are the same whatever a sampler does, so one is drawn with every rule of the sampler at work.
 
 The texts never change: every lock pins what came of them. Does not live here: decoding them (``flows.proving``).
 """
@@ -11,7 +12,10 @@ from __future__ import annotations
 import math
 
 STEPS = 16
-"""Tokens decoded greedily from each canary."""
+"""Tokens decoded from each canary."""
+
+SAMPLED = "sampled"
+"""The canary whose tokens are drawn (by which rules: ``flows.proving.DRAWN``); the others are decoded greedily."""
 
 PLAIN_TEXT = (
     "The lighthouse stood at the end of a long stone pier. Every evening, a little before sunset, the keeper walked "
@@ -29,12 +33,15 @@ _PARAGRAPH = (
     "each, that the buyer came from the town by the river, and that the barrels were to be sent before the first snow. "
 )
 
+_SHORT = "The capital of France is"
+
 CANARIES: dict[str, str] = {
-    "short": "The capital of France is",
+    "short": _SHORT,
     "code": "def add(a, b):\n    return",
     "words": "Guten Tag, bonjour, buenos días, こんにちは, здравствуйте: five ways to say",
     "long-prompt": "".join(_PARAGRAPH.format(n=n, m=3 * n + 1) for n in range(2, 9))
     + "The line before the last said",
+    SAMPLED: _SHORT,
 }
 """Name to prompt, tokenized as plain text with the model's own BOS rule."""
 

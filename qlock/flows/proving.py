@@ -15,7 +15,15 @@ import msgspec
 
 from qlock.core import facts
 from qlock.core.base import Base
-from qlock.core.canaries import CANARIES, PLAIN_TEXT, PROBE_PROMPTS, PROBE_STEPS, STEPS, sane_nats_limit
+from qlock.core.canaries import (
+    CANARIES,
+    PLAIN_TEXT,
+    PROBE_PROMPTS,
+    PROBE_STEPS,
+    SAMPLED,
+    STEPS,
+    sane_nats_limit,
+)
 from qlock.core.digest import digest_of
 from qlock.core.lock import PromptsPin, SuitePin
 from qlock.core.probing import verdict
@@ -51,6 +59,20 @@ GREEDY = Sampling(
     stop=(),
     ignore_eos=True,
 )
+
+DRAWN = msgspec.structs.replace(
+    GREEDY,
+    temperature=1.1,
+    top_k=50,
+    top_p=0.95,
+    min_p=0.01,
+    repeat_penalty=1.1,
+    presence_penalty=0.1,
+    frequency_penalty=0.1,
+    penalty_tokens=64,
+    seed=20_260_101,
+)
+"""Of the sampled canary: no rule is switched off, and each leaves something to choose from. It never changes."""
 
 Opener = Callable[..., Engine]
 """``open_engine(lib_folder=…)`` of an engine's module."""
@@ -101,7 +123,8 @@ def behave(engine: Engine, read_back: facts.ReadBack) -> Behaviour:
     ids = engine.tokenize([*CANARIES.values(), PLAIN_TEXT], add_special=True, parse_special=False)
     fitting = {name: tokens for name, tokens in zip(names, ids, strict=False) if 0 < len(tokens) <= room}
     for name, tokens in fitting.items():
-        engine.submit(Generate(id=name, tokens=tokens, sampling=GREEDY, logprobs=False, logits_digest=True))
+        sampling = DRAWN if name == SAMPLED else GREEDY
+        engine.submit(Generate(id=name, tokens=tokens, sampling=sampling, logprobs=False, logits_digest=True))
     plain = ids[-1][: read_back.context_tokens]
     engine.submit(Measure(id="plain-text", tokens=plain, score_from=1))
     done: dict[str, Done] = {}

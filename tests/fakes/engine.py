@@ -51,6 +51,8 @@ class Script:
         """Fields that the engine says otherwise than it was told."""
         self.salt = ""
         """Changes everything that the model says."""
+        self.sampler = ""
+        """Changes what is drawn, and nothing that is decoded greedily."""
         self.nats = 2.0
         """Mean cost of a token."""
         self.shaky: set[str] = set()
@@ -237,7 +239,8 @@ class FakeEngine:
     def _generated(self, work: Generate, text: str | None) -> Generated:
         assert self._read_back is not None
         room = self._read_back.context_tokens - len(work.tokens)
-        ground = f"{work.tokens}{work.sampling.seed if work.sampling.temperature else 0}"
+        drawn = f"{work.sampling.seed}{self._script.sampler}" if work.sampling.temperature else "0"
+        ground = f"{work.tokens}{drawn}"
         said = str(self._hash(ground.encode())[0] % 10) if text is None else text
         tokens = tuple(said.encode())
         ending: Ending = "eos"

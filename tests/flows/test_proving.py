@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from qlock.core.canaries import CANARIES, PROBE_PROMPTS, STEPS
+from qlock.core.digest import digest_of
 from qlock.core.facts import ReadBack
 from qlock.engines.interface import Broken, Done, Generated, Measured
 from qlock.errors import EngineError
@@ -53,6 +54,26 @@ def test_every_canary_that_fits_is_decoded_and_the_plain_text_is_scored(script: 
     assert proving.behave(*loaded(script)) != behaviour
 
 
+def test_a_sampler_that_draws_otherwise_is_seen_at_the_sampled_canary_alone(script: Script) -> None:
+    before = proving.behave(*loaded(script))
+    script.sampler = "broken"
+    after = proving.behave(*loaded(script))
+    pairs = zip(before.canary, after.canary, strict=True)
+    assert [was.name for was, is_now in pairs if was != is_now] == ["sampled"]
+    assert before.plain_text_nats == after.plain_text_nats
+
+
+def test_every_rule_of_the_sampler_is_at_work_and_never_changes() -> None:
+    off = msgspec.structs.asdict(proving.GREEDY)
+    drawn = msgspec.structs.asdict(proving.DRAWN)
+    assert {name for name in off if off[name] == drawn[name]} == {"answer_tokens", "stop", "ignore_eos"}
+    # Every lock pins what was drawn by these rules.
+    assert (
+        digest_of("sampling", drawn)
+        == "blake3:346a0bfde7679caf59ce8b6dd98d57115d73f5aa339c052b2b8c58e49fccc02a"
+    )
+
+
 def test_a_canary_that_does_not_fit_the_context_is_left_out(script: Script) -> None:
     longest = max(len(text.encode()) for text in CANARIES.values()) + 1
     behaviour = proving.behave(*loaded(script, context_tokens=longest + STEPS - 1))
@@ -95,7 +116,7 @@ def a_generated(**changes: object) -> Generated:
 )
 def test_an_answer_of_unexpected_shape_is_an_error(script: Script, fault: Done, message: str) -> None:
     engine, read_back = loaded(script)
-    faulty = Faulty(script, script.folder)
+    faulty = Faulty(script, script.folder, ())
     faulty.fault = fault
     proving.load(faulty, (str(script.folder / "libllama.so"),), SETTING)
     with pytest.raises(EngineError) as caught:

@@ -116,6 +116,18 @@ def test_an_engine_that_computes_otherwise_is_refused_at_the_canaries(project: P
     assert project.script.asked == []
 
 
+def test_another_sampler_is_refused_at_the_sampled_canary(project: Project) -> None:
+    project.script.sampler = "draws otherwise"
+    ran = project.run()
+    assert ran.state == "refused"
+    where = "point.A@plain.canary.sampled"
+    assert {w for rule, w in wheres(ran) if rule == "canaries"} == {
+        f"{where}.tokens_digest",
+        f"{where}.logits_digest",
+    }
+    assert project.script.asked == []
+
+
 def test_every_rule_at_the_start_of_a_point_speaks_at_once(project: Project) -> None:
     project.script.salt = "broken kernel"
     project.script.read_back = {"add_bos": False}
