@@ -339,10 +339,10 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     nvml: Nvml
     amd: Amd
     wheels: Wheels
+    hub: Hub
+    remote: Remote
     environment: Mapping[str, str]
     """The environment variables as they were when qlock started."""
     cwd: Path
     cache_folder: Path
     """Where qlock may keep what can be computed again; not made until something is kept there."""
-    hub: Hub
-    remote: Remote
