@@ -118,9 +118,9 @@ class Play:
             said = f"using device CUDA{number} (a card) ({place}) - 80947 MiB free"
             lines.insert(0, f"llama_prepare_model_devices: {said}")
         silent = self.behaviour.get("log_lacks", "")
-        for line in lines:
-            if not silent or silent not in line:
-                say(f"0.00.001.969 I {line}")
+        told = [line for line in lines if not silent or silent not in line]
+        late_s = float(self.behaviour.get("log_late_s", 0.0))
+        threading.Timer(late_s, log, [told]).start() if late_s else log(told)
 
     def probabilities(self, tokens: list[int]) -> list[float]:
         """Log-probabilities of all tokens after these; one is far likelier than the others."""
@@ -264,6 +264,12 @@ class Play:
         echoed |= self.behaviour.get("echoes", {})
         echoed.pop(str(self.behaviour.get("echo_lacks", "")), None)
         return echoed
+
+
+def log(lines: list[str]) -> None:
+    """Lines as llama.cpp's logger writes them."""
+    for line in lines:
+        say(f"0.00.001.969 I {line}")
 
 
 def say(text: str) -> None:

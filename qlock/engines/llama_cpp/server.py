@@ -38,6 +38,8 @@ _SOCKET_BYTES = 100
 _ANSWER_BYTES = 1 << 28
 LOG_BYTES = 1 << 24
 """The most that a server may write before it is ready, and that is kept of its log afterwards."""
+SETTLE_S = 5.0
+"""How long a line of its log may come after the server says that it is ready."""
 _TAIL_BYTES = 1 << 14
 _KEPT_LINES = 100
 _PAUSE_S = (0.005, 0.2)
@@ -193,7 +195,7 @@ class Server:
         context_tokens = settings.get("n_ctx")
         if not isinstance(context_tokens, int):
             raise _unverified("context_tokens")
-        said = logbook.read(self.lines())
+        said = self._said()
         self._is_read = True
         return Seen(
             said=said,
@@ -254,6 +256,17 @@ class Server:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    def _said(self) -> logbook.Said:
+        """What its log tells; a thread of the server's own writes it, which may be behind."""
+        until = time.monotonic() + SETTLE_S
+        while True:
+            try:
+                return logbook.read(self.lines())
+            except EngineError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(_PAUSE_S[1])
 
     def _log_bytes(self) -> int:
         try:

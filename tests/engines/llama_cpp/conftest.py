@@ -11,7 +11,7 @@ import pytest
 
 from qlock.core.facts import Setting
 from qlock.engines.interface import Generate, Load
-from qlock.engines.llama_cpp import Deadlines, LlamaCpp, open_engine
+from qlock.engines.llama_cpp import Deadlines, LlamaCpp, open_engine, server
 from tests.fakes.decoder import GREEDY
 from tests.fakes.decoder import SETTING as LOCKSTEP
 from tests.fakes.llama_server import build
@@ -65,8 +65,9 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def played(tmp_path: Path, temporary: Path) -> Iterator[Opener]:
+def played(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
     """Open an engine on a server that plays a part; all are closed at the end."""
+    monkeypatch.setattr(server, "SETTLE_S", 0.5)
     engines: list[LlamaCpp] = []
 
     def open_played(*, deadlines: Deadlines = DEADLINES, **behaviour: object) -> LlamaCpp:

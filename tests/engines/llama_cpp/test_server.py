@@ -230,3 +230,10 @@ def test_a_log_that_grows_is_cut_and_its_end_is_kept(
     assert caught.value.message == (
         "the engine died (signal SIGABRT): GGML_ASSERT(n_tokens <= n_batch) failed"
     )
+
+
+def test_a_log_that_is_behind_is_waited_for(
+    played: Opener, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SETTLE_S", 60.0)
+    assert played(log_late_s=1.0).load(load_of(model)).context_tokens == 512
