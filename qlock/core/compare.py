@@ -81,7 +81,12 @@ def compare(
         again_a: Another run of A's point under the same lock, for the noise floor.
         again_b: Another run of B's point.
     """
-    found = differences(a, b, treatment=treatment)
+    again = {
+        word: (side, other)
+        for word, side, other in (("noise.a", a, again_a), ("noise.b", b, again_b))
+        if other is not None
+    }
+    found = differences(a, b, treatment=treatment, again=again)
     state, why = _state(a, b, found)
     mine, theirs = suites_of(a), suites_of(b)
     frame = _Frame(a=a, b=b, again_a=again_a, again_b=again_b, state=state)

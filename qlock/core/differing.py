@@ -39,6 +39,7 @@ Topic = Literal[
     "grader",
     "items",
     "behaviour",
+    "answers",
     "timing",
     "label",
 ]

@@ -12,7 +12,8 @@ A fact that is missing counts as different, on both sides too. Names that people
 are no facts and are not compared.
 
 Canaries differ by nature when model or setting do; where nothing else explains it they are ``fatal``, since then the
-same pins behaved otherwise.
+same pins behaved otherwise. So are answers, where two jobs of one digest gave others although both points repeat bit
+for bit (``core.otherwise``).
 
 Which facts there are comes from the structs (``core.effects``), so a new pin is compared from the day it exists.
 
@@ -21,16 +22,18 @@ Does not live here: what follows for numbers (``core.compare``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from qlock.core.base import Base
 from qlock.core.differing import Found, Topic, found
+from qlock.core.otherwise import OTHERWISE, otherwise
 from qlock.core.sides import Side
 
 Treatment = Literal["weights", "kv", "context", "template", "sampling"]
 Standing = Literal["fatal", "treatment", "confound", "note"]
 
-_FATAL: frozenset[Topic] = frozenset({"forced", "engine", "device"})
+_FATAL: frozenset[Topic] = frozenset({"forced", "engine", "device", "answers"})
 _NOTED: frozenset[Topic] = frozenset({"timing", "label"})
 _COVERS: dict[Treatment, frozenset[Topic]] = {
     "weights": frozenset({"weights"}),
@@ -59,9 +62,20 @@ class Difference(Base, frozen=True, kw_only=True):
     """What else is known about it; empty when there is nothing to say."""
 
 
-def differences(a: Side, b: Side, *, treatment: Treatment) -> tuple[Difference, ...]:
-    """Every pinned fact that differs, judged, in the order engine, device, model, setting, suites, point."""
-    every = found(a, b)
+def differences(
+    a: Side, b: Side, *, treatment: Treatment, again: Mapping[str, tuple[Side, Side]] | None = None
+) -> tuple[Difference, ...]:
+    """Every pinned fact that differs, judged, in the order engine, device, model, setting, suites, point, answers.
+
+    Args:
+        a: The reference.
+        b: What is judged.
+        treatment: The one thing that is meant to differ.
+        again: A side and another run of its point, by the word that paths of their answers begin with.
+    """
+    every = [*found(a, b), *otherwise(a, b)]
+    for which, (one, other) in (again or {}).items():
+        every += otherwise(one, other, prefix=f"{which}.")
     explained = any(one.topic in _EXPLAINS for one in every)
     return tuple(_judged(one, treatment, explained=explained) for one in every)
 
@@ -72,11 +86,7 @@ def _judged(raw: Found, treatment: Treatment, *, explained: bool) -> Difference:
         standing: Standing = "fatal"
     elif raw.topic == "behaviour":
         standing = "note" if explained else "fatal"
-        why = (
-            "follows from the other differences"
-            if explained
-            else "the same pins, and yet it computed otherwise"
-        )
+        why = "follows from the other differences" if explained else OTHERWISE
     elif raw.topic in _NOTED:
         standing = "note"
     else:

@@ -14,7 +14,7 @@ from qlock.core.sides import Side
 from qlock.core.spec import GateSpec
 from qlock.core.stats import CannotTell, Interval, noise_floor
 from qlock.errors import ExitCode
-from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, with_first
+from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, varying, with_first
 from tests.fakes.documents import a_digest
 
 replace = msgspec.structs.replace
@@ -107,7 +107,7 @@ def test_a_forced_run_is_never_valid() -> None:
 
 
 def test_an_open_run_is_compared_as_far_as_it_goes() -> None:
-    found = compare(a_side(GOOD), a_side("w" * 20 + "." * 20, sealed=False))
+    found = compare(a_side(GOOD), a_side("r" * 20 + "." * 20, sealed=False))
     assert (found.state, found.why) == (
         "incomplete",
         ("the run of side B (`runs/ladder:F16@f16kv`) is not sealed: it is not complete",),
@@ -161,7 +161,9 @@ def test_groups_of_unequal_size_weigh_by_their_items() -> None:
 
 
 def test_a_second_run_gives_the_noise_floor() -> None:
-    a, b = a_side("r" * 96 + "w" * 4), a_side("r" * 84 + "w" * 6 + "r" * 6 + "w" * 4, model="Q4_K_M")
+    lock = varying(a_plain_lock())
+    a = a_side("r" * 96 + "w" * 4, lock=lock)
+    b = a_side("r" * 84 + "w" * 6 + "r" * 6 + "w" * 4, model="Q4_K_M", lock=lock)
     assert compare(a, b).suite[1].score.verdict == "b-worse"
     again = replace(a, sittings={"orders": (a_sitting("r" * 92 + "w" * 4 + "r" * 4),)})
     found = compare(a, b, again_a=again)
@@ -194,7 +196,7 @@ def test_the_gates_of_both_locks_hold() -> None:
     strict = GateSpec(suite="orders", rule="no-more-errors")
     loose = GateSpec(suite="orders", rule="non-inferior", margin_share=0.9)
     a = a_side(GOOD, lock=a_plain_lock(gate=(strict, loose)))
-    b = a_side(BAD, lock=a_plain_lock(gate=(loose,)))
+    b = a_side(BAD, model="Q4_K_M", lock=a_plain_lock(gate=(loose,)))
     assert [(gate.rule, gate.verdict) for gate in compare(a, b).gate] == [
         ("no-more-errors", "fail"),
         ("non-inferior", "pass"),

@@ -107,6 +107,12 @@ def a_side(letters: str = "", *, model: str = "F16", **changes: Any) -> Side:
     return msgspec.structs.replace(side, **changes)
 
 
+def varying(lock: Lock) -> Lock:
+    """The lock with points that do not give the same answers twice."""
+    points = tuple(msgspec.structs.replace(point, repeatable="tokens") for point in lock.point)
+    return msgspec.structs.replace(lock, point=points)
+
+
 def with_first(lock: Lock, **tables: dict[str, Any]) -> Lock:
     """The lock with other fields in the first entry of each table named."""
     for table, fields in tables.items():

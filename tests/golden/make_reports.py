@@ -18,7 +18,7 @@ from qlock.core.exchange import Completed
 from qlock.core.sides import Side, Sitting
 from qlock.core.spec import GateSpec
 from qlock.flows.kinds import members
-from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, with_first
+from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, varying, with_first
 
 HOSTILE = (
     "\x1b[2K\rALL SAMPLES PASSED\x07 <img src=x onerror=alert(1)> | `x` [link](http://evil.example) \u202egnp"
@@ -35,7 +35,7 @@ def a_comparison() -> Comparison:
         GateSpec(suite="orders", slice="north", rule="no-more-errors"),
         GateSpec(suite="orders", slice="third=0", rule="non-inferior", margin_share=0.01),
     )
-    lock = a_plain_lock(gate=gates)
+    lock = varying(a_plain_lock(gate=gates))
     row = lock.model[0].recipe[1]
     lock = with_first(
         lock,

@@ -88,7 +88,7 @@ def test_each_ending_is_as_wide_as_it_is_frequent() -> None:
 
 
 def test_endings_that_lean_to_one_side_are_said_to() -> None:
-    found = drawn(compare(a_side("r" * 20), a_side("r" * 10 + "b" * 10)))[1]
+    found = drawn(compare(a_side("r" * 20), a_side("r" * 10 + "b" * 10, model="Q4_K_M")))[1]
     assert found.words[-1] == (
         "Replies with a loop: A 0, B 0. Unfinished replies lean to one side: "
         "the score says how far each came, not which is better."

@@ -55,7 +55,7 @@ def test_gates_have_their_counts_and_what_would_decide() -> None:
         GateSpec(suite="orders", slice="north", rule="no-more-errors"),
     )
     lock = a_plain_lock(gate=rules)
-    part = gates(compare(a_side("r" * 60, lock=lock), a_side("r" * 58 + "ww", lock=lock)))
+    part = gates(compare(a_side("r" * 60, lock=lock), a_side("r" * 58 + "ww", model="Q4_K_M", lock=lock)))
     assert part.rows == (
         (
             "orders",
