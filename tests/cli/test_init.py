@@ -11,7 +11,7 @@ def test_a_spec_is_written_and_what_to_do_next_is_said(project: Project, typed: 
     assert (said.code, said.out) == (0, "specs/mine.toml\n")
     assert said.talk == [
         "Wrote specs/mine.toml",
-        "hint: put your files into it, then run `qlock resolve specs/mine.toml`",
+        "hint: write the paths of your own models, text and items into it, then run `qlock resolve specs/mine.toml`",
     ]
     assert (project.path / "specs/mine.toml").exists()
 

@@ -26,18 +26,33 @@ def test_the_starter_reads_as_it_stands() -> None:
         params_of(suite_kind(suite.kind), suite, where=f"suite.{suite.name}")
 
 
+def test_a_short_text_is_long_enough_for_it() -> None:
+    """Two windows do: a number of windows is only said in a remark."""
+    spec = read_spec(starter("mine").encode(), name="mine.toml")
+    kind = suite_kind("perplexity")
+    params = params_of(kind, spec.suite[0], where="suite.text")
+    items = kind.items({"text": b"x" * 1024}, params, lambda text: (1,) * len(text))
+    assert len(items) == 2
+
+
+def test_it_says_the_truth_about_slots() -> None:
+    assert "never changes" not in starter("mine")
+    assert "compared by diff: another width gives other bits" in starter("mine")
+
+
 def test_what_is_commented_out_reads_too() -> None:
     """Each remark that is a line of TOML becomes one; prose has capital letters or two words before any `=`."""
     lines = [
         re.sub(r"^# (?=[a-z_]+ = |\[)", "", line).partition("   #")[0] for line in starter("mine").split("\n")
     ]
     text = "\n".join(lines)
-    assert "\n[engine]\npath = " in text
+    assert '\n[engine]\nkind = "llama.cpp"\npath = ' in text
     assert '\ncache_type_k = "q8_0"' in text
     assert "\n[[anchor]]\nmodel = " in text
     spec = read_spec(text.encode(), name="mine.toml")
-    assert spec.engine.path == "/opt/llama.cpp/lib"
+    assert (spec.engine.kind, spec.engine.path) == ("llama.cpp", "/opt/llama.cpp/build/bin")
     assert spec.setting[0].flash_attention
+    assert spec.suite[0].params["windows"] == 40
     assert [anchor.published for anchor in spec.anchor] == [23.5]
 
 
