@@ -28,6 +28,7 @@ from qlock.flows.layout import project_of
 from qlock.flows.look import Sight, look
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener
+from qlock.flows.refusal import only_absent
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run import refuse_missing
 from qlock.flows.run_point import prepare_point
@@ -104,10 +105,7 @@ def _state(findings: tuple[Finding, ...], stale: str) -> State:
     stopping = [finding for finding in findings if refuses(finding)]
     if not stopping:
         return "stale" if stale else "verified"
-    only_absent = all(
-        finding.found == "missing" and finding.rule in ("model-files", "suite-files") for finding in stopping
-    )
-    return "absent" if only_absent else "refused"
+    return "absent" if only_absent(tuple(stopping)) else "refused"
 
 
 class _Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,9 +121,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
 def _point(ground: _Ground, pin: PointPin) -> list[Finding]:
     """Rules 4 to 7 for one point."""
     lock, weights = ground.lock, ground.sight.weights[pin.model]
-    found = prepare_point(
-        ground.world, lock, pin, ground.engine, weights, pci_bus_id=ground.sight.pci_bus_id
-    )
+    found = prepare_point(ground.world, lock, pin, ground.engine, weights, pci_bus_id=ground.sight.pci_bus_id)
     assert isinstance(pin.read_back, facts.ReadBack)
     template = describe(header_of(ground.world, Path(weights[0]))).template
     for exam in ground.sight.exams:

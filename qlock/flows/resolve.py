@@ -248,7 +248,8 @@ def _assemble(ground: Ground, proofs: Proofs) -> Lock:
 
 def _missing(lock: Lock, ground: Ground, proofs: Proofs) -> Iterator[Missing]:
     """Each pin that is not there, why, and until when."""
-    listed = {entry.pin: entry for weighed in ground.weighed for entry in weighed.missing}
+    known = [*ground.device_missing, *(entry for weighed in ground.weighed for entry in weighed.missing)]
+    listed = {entry.pin: entry for entry in known}
     why_of = {weighed.pin.name: why_not_runnable(weighed.pin) for weighed in ground.weighed}
     here = {weighed.pin.name for weighed in ground.weighed if weighed.is_here}
     models = {point.name: point.model for point in proofs.points}
