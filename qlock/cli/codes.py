@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from qlock.errors import ExitCode
 
+SPECS = "Every key of a spec, an items file and a grader: docs/spec.md of qlock."
+
 MEANINGS = {
     ExitCode.YES: "yes: done, up to date, verified, gates passed",
     ExitCode.NO: (
@@ -26,6 +28,6 @@ MEANINGS = {
 
 
 def help_text() -> str:
-    """Every code with its meaning, as click shows it unwrapped."""
+    """Where specs are explained, and every code with its meaning, as click shows it unwrapped."""
     rows = [f"  {int(code):>3}  {meaning.partition(':')[0]}" for code, meaning in MEANINGS.items()]
-    return "\n".join(("\b", "Exit codes:", *rows))
+    return "\n".join((SPECS, "", "\b", "Exit codes:", *rows))

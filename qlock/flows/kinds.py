@@ -1,7 +1,8 @@
 """Suites and engines found by name: a file or folder in ``qlock/suites`` or ``qlock/engines`` is a kind.
 
-No list is kept anywhere: adding one file adds one kind. Does not live here: what a suite or an engine must be
-(their folders' ``interface``).
+No list is kept anywhere: adding one file adds one kind, called as the file is, with dashes for its underscores. Only
+names that no file can have, and kinds that nobody is offered, are said here. Does not live here: what a suite or an
+engine must be (their folders' ``interface``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from qlock.core.spec import SuiteSpec
 from qlock.engines.interface import Engine
 from qlock.errors import InputError
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
+
+_CALLED = {"llama_cpp": "llama.cpp"}
+"""Kinds whose names are no file's name with dashes, by the module."""
+_UNOFFERED = frozenset({"replay"})
+"""Kinds that work and measure nothing: no message proposes them."""
 
 
 class SuiteKind(Base, frozen=True, kw_only=True):
@@ -78,19 +84,15 @@ def members(package: str) -> tuple[str, ...]:
 
 
 def _member(package: str, name: str, *, what: str, where: str) -> ModuleType:
-    known = {_spelled(module): module for module in members(package)}
-    if _spelled(name) not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+    known = {_CALLED.get(module, module.replace("_", "-")): module for module in members(package)}
+    if name not in known:
+        offered = [kind for kind in known if kind not in _UNOFFERED]
+        near = difflib.get_close_matches(name, offered, n=1)
         raise InputError(
-            f"got `{for_message(name)}`, expected a known {what}: {', '.join(known)}",
+            f"got `{for_message(name)}`, expected a known {what}: {', '.join(offered)}",
             hint=f"did you mean `{near[0]}`?" if near else "",
         ).within(where)
-    return importlib.import_module(f"{package}.{known[_spelled(name)]}")
-
-
-def _spelled(name: str) -> str:
-    """A kind as specs spell it: modules have underscores where specs have dashes or dots."""
-    return name.replace("_", "-").replace(".", "-")
+    return importlib.import_module(f"{package}.{known[name]}")
 
 
 def params_of(kind: SuiteKind, suite: SuiteSpec | SuitePin, *, where: str) -> Any:

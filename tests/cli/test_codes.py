@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qlock.cli.codes import MEANINGS, help_text
+from qlock.cli.codes import MEANINGS, SPECS, help_text
 from qlock.errors import ExitCode
 
 
@@ -14,6 +14,6 @@ def test_every_code_has_one_meaning_on_one_line() -> None:
 
 def test_the_help_has_a_row_for_each() -> None:
     lines = help_text().split("\n")
-    assert lines[:3] == ["\b", "Exit codes:", "    0  yes"]
+    assert lines[:5] == [SPECS, "", "\b", "Exit codes:", "    0  yes"]
     assert lines[-1] == "  143  ended by SIGTERM; what was measured is kept"
-    assert len(lines) == 2 + len(ExitCode)
+    assert len(lines) == 4 + len(ExitCode)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 
 from qlock.core.spec import SuiteSpec
-from qlock.engines import llama_cpp_python
+from qlock.engines import llama_cpp, llama_cpp_python, replay
 from qlock.errors import InputError
 from qlock.flows.kinds import engine_opener, members, params_of, suite_kind
 from qlock.suites import perplexity, tasks
@@ -28,9 +30,29 @@ def test_a_kind_is_what_its_module_defines() -> None:
     assert (suite_kind("tasks").params, suite_kind("tasks").sources) == (tasks.Params, ("items",))
 
 
-@pytest.mark.parametrize("kind", ["llama-cpp-python", "llama_cpp_python"])
-def test_an_engine_is_found_however_its_dashes_are_spelled(kind: str) -> None:
-    assert engine_opener(kind) is llama_cpp_python.open_engine
+@pytest.mark.parametrize(
+    "kind, module",
+    [("llama-cpp-python", llama_cpp_python), ("llama.cpp", llama_cpp), ("replay", replay)],
+)
+def test_an_engine_is_found_by_its_name(kind: str, module: ModuleType) -> None:
+    assert engine_opener(kind) is vars(module)["open_engine"]
+
+
+@pytest.mark.parametrize(
+    "kind, hint",
+    [
+        ("llama-cpp", "did you mean `llama.cpp`?"),
+        ("llama_cpp", "did you mean `llama.cpp`?"),
+        ("llama_cpp_python", "did you mean `llama-cpp-python`?"),
+        ("replai", ""),
+        ("interface", ""),
+    ],
+)
+def test_an_engine_has_no_second_name_and_replay_is_not_offered(kind: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        engine_opener(kind)
+    message = f"engine.kind: got `{kind}`, expected a known engine kind: llama.cpp, llama-cpp-python"
+    assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
 @pytest.mark.parametrize("kind", ["interface", "tasks.rows", "../tasks", "nothing-like-it"])
