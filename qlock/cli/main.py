@@ -11,12 +11,9 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import click
 
@@ -24,13 +21,10 @@ import qlock.cli
 from qlock import __version__
 from qlock.cli.codes import help_text
 from qlock.cli.shown import Answer, Means, real_means
+from qlock.cli.signals import TerminatedExit, hold, listen, stop_in
 from qlock.errors import AbsentError, ExitCode, QlockError
 
 TRACEBACK = "QLOCK_TRACEBACK"
-
-
-class TerminatedExit(SystemExit):
-    """SIGTERM came: everything that is open is closed on the way out."""
 
 
 class Verbs(click.Group):
@@ -76,26 +70,38 @@ def verbs(context: click.Context, *, traceback: bool) -> Answer | None:
 
 def main() -> int:
     """Run the command line of this process; gives its exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    hold()
     # Closed by whoever started us (`>&-`): Python then has no stream at all.
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - the same
-    return exit_code(sys.argv[1:], real_means())
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as handlers are called
-    # A second signal must not stop what the first one set going: an engine is being ended, a record closed.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise TerminatedExit(ExitCode.TERMINATED)
+    means = real_means()
+    try:
+        listen()
+        code = exit_code(sys.argv[1:], means)
+        # From here on there is nothing to stop, and Python's own end would say it with a traceback.
+        hold()
+    except (KeyboardInterrupt, TerminatedExit) as stop:
+        hold()
+        code = _stopped(stop, means)
+    return code
 
 
 def exit_code(arguments: Sequence[str], means: Means) -> int:
     """What the verb answers, or what stopped it, said and turned into an exit code."""
     try:
         return _code(arguments, means)
-    except BrokenPipeError:
-        # Whoever read our talk has gone, so nobody is told. The verb is not done.
-        return ExitCode.ABSENT
+    except (KeyboardInterrupt, TerminatedExit) as stop:
+        return _stopped(stop, means)
+
+
+def _stopped(stop: KeyboardInterrupt | TerminatedExit, means: Means) -> ExitCode:
+    match stop:
+        case TerminatedExit(name=name):
+            means.talk.say("error", f"ended by {name}")
+            return ExitCode.TERMINATED
+        case _:
+            means.talk.say("error", "interrupted")
+            return ExitCode.INTERRUPTED
 
 
 def _code(arguments: Sequence[str], means: Means) -> int:
@@ -112,18 +118,13 @@ def _code(arguments: Sequence[str], means: Means) -> int:
     except QlockError as error:
         _tell(error, means)
         return error.exit_code
-    except KeyboardInterrupt:
-        talk.say("error", "interrupted")
-        return ExitCode.INTERRUPTED
-    except TerminatedExit:
-        talk.say("error", "ended by SIGTERM")
-        return ExitCode.TERMINATED
     except MemoryError:
         talk.say("error", "out of memory")
         return ExitCode.ABSENT
-    except BrokenPipeError:
-        raise
     except Exception as bug:  # noqa: BLE001 - whatever else comes is a bug, and is said to be one
+        if (stop := stop_in(bug)) is not None:
+            # What fails while everything is being closed does not hide why it was.
+            return _stopped(stop, means)
         if with_traceback:
             import traceback
 

@@ -6,6 +6,8 @@ a terminal (``core.escape``). Does not live here: progress (``cli.progress``), a
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -99,7 +101,18 @@ class Talk:
         return click.style(text, bold=True) if self.has_colour else text
 
     def _put(self, text: str) -> None:
-        click.echo(text, file=self.stream, color=self.has_colour)
+        """Nothing that is said is worth stopping for: a full disk or a listener that went away ends the talk alone."""
+        try:
+            click.echo(text, file=self.stream, color=self.has_colour)
+        except OSError:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        """Lead the stream nowhere, so that neither bars nor Python's own flush at the end fail on it again."""
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
 
 
 class Means(NamedTuple):
@@ -114,7 +127,6 @@ class Means(NamedTuple):
 def real_means() -> Means:
     """This machine, the real engines, and stderr."""
     import functools
-    import os
 
     talk = Talk(sys.stderr, os.environ)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -18,8 +19,9 @@ import pytest
 
 import qlock.cli
 from qlock import __version__
-from qlock.cli.main import TerminatedExit, exit_code
+from qlock.cli.main import exit_code
 from qlock.cli.shown import Answer, Means, Talk
+from qlock.cli.signals import TerminatedExit
 from qlock.core.verify import Finding
 from qlock.errors import (
     AbsentError,
@@ -181,8 +183,21 @@ def test_ctrl_c_is_130(verb: Callable[[Verb], None]) -> None:
 
 
 def test_sigterm_is_143(verb: Callable[[Verb], None]) -> None:
-    verb(raising(TerminatedExit(143)))
+    verb(raising(TerminatedExit()))
     assert typed("probe") == (143, "error: ended by SIGTERM\n")
+    verb(raising(TerminatedExit("SIGHUP")))
+    assert typed("probe") == (143, "error: ended by SIGHUP\n")
+
+
+def test_what_fails_while_closing_does_not_hide_the_signal(verb: Callable[[Verb], None]) -> None:
+    def does() -> NoReturn:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError("the terminal is gone")
+
+    verb(does)
+    assert typed("probe") == (130, "error: interrupted\n")
 
 
 def test_no_memory_is_something_absent(verb: Callable[[Verb], None]) -> None:
@@ -347,13 +362,38 @@ def test_a_stream_that_was_closed_before_the_start_is_no_bug(closed: int) -> Non
     assert ("error: no run in" in done.stderr) == (closed == 1)
 
 
-def test_a_listener_that_goes_away_stops_the_verb_quietly(verb: Callable[[Verb], None]) -> None:
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
+def test_talk_that_nobody_can_hear_changes_nothing(
+    verb: Callable[[Verb], None], capsysbinary: pytest.CaptureFixture[bytes], number: int
+) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> NoReturn:
-            raise BrokenPipeError
+            raise OSError(number, os.strerror(number))
 
-    verb(raising(InputError("nobody hears this")))
-    assert exit_code(["probe"], means(Gone())) == 8
+    deaf = means(Gone())
+
+    def does() -> Answer:
+        deaf.talk.say("note", "nobody hears this")
+        return Answer(ExitCode.NO, "the answer\n")
+
+    verb(does)
+    assert exit_code(["probe"], deaf) == 1
+    assert capsysbinary.readouterr().out == b"the answer\n"
+    verb(raising(InputError("nor this")))
+    assert exit_code(["probe"], deaf) == 6
+
+
+def test_a_full_disk_under_stderr_changes_neither_the_answer_nor_the_code() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "qlock", "verify", "nowhere"],
+            cwd=ROOT,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            stdin=subprocess.DEVNULL,
+        )
+    assert done.returncode == 8
 
 
 SLEEPER = """
@@ -380,6 +420,7 @@ raise SystemExit(m.main())
     "number, code, said",
     [
         (signal.SIGTERM, 143, "error: ended by SIGTERM\n"),
+        (signal.SIGHUP, 143, "error: ended by SIGHUP\n"),
         (signal.SIGINT, 130, "error: interrupted\n"),
     ],
 )
