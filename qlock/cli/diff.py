@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from qlock.core.comparison import Comparison
 
 
+FORMATS = "html, json, junit, markdown or text"
+TREATMENTS = "weights, kv, context, template or sampling"
+
+
 class Line(NamedTuple):
     """The command line."""
 
@@ -35,11 +39,17 @@ class Line(NamedTuple):
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="[B]", required=False)
 @click.option("--reference", metavar="POINT", help="The point that others are compared with.")
-@click.option("--treatment", metavar="NAME", help="What is meant to differ, such as weights or kv.")
+@click.option(
+    "--treatment",
+    metavar="NAME",
+    help=f"What is meant to differ: {TREATMENTS}; weights unless the spec says.",
+)
 @click.option(
     "--noise", multiple=True, metavar="RUN", help="A further run of the same lock: the noise floor."
 )
-@click.option("--format", default="text", show_default=True, metavar="NAME", help="How to show it.")
+@click.option(
+    "--format", default="text", show_default=True, metavar="NAME", help=f"How to show it: {FORMATS}."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; as --format json.")
 @click.option(
     "--at-most-gb",

@@ -5,12 +5,14 @@ Lives here: the words and tables of ``qlock inspect``. Does not live here: readi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
 from qlock.core.escape import for_markdown, for_markdown_block, for_terminal
+from qlock.core.recipe import tensor_class
 from qlock.core.units import bytes_text
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ TEMPLATE_LINES = 8
 MOST_ROWS = 400
 """Of one table; the rest is counted."""
 
+_NUMBERS = re.compile("([0-9]+)")
 _BLOCK = 40_000
 _CELL = 1_000
 
@@ -152,6 +155,8 @@ def _differences(found: Inspection) -> Iterator[tuple[str, str]]:
             yield part, found.difference.sentence()
         else:
             yield part, "identical" if is_same else "differs"
+    if not found.parts.get("files"):
+        yield "weights", "not compared: headers alone are read"
 
 
 def _changes(found: Inspection) -> tuple[tuple[str, ...], ...]:
@@ -160,12 +165,26 @@ def _changes(found: Inspection) -> tuple[tuple[str, ...], ...]:
         return ()
     return _bounded(
         (
-            *((change.tensor, change.type_a, change.type_b) for change in difference.changed),
-            *((name, "other shape", "other shape") for name in difference.reshaped),
-            *((name, "there", "absent") for name in difference.only_in_a),
-            *((name, "absent", "there") for name in difference.only_in_b),
+            *sorted(
+                ((change.tensor, change.type_a, change.type_b) for change in difference.changed),
+                key=lambda row: _by_class(row[0]),
+            ),
+            *((name, "other shape", "other shape") for name in sorted(difference.reshaped, key=_by_class)),
+            *((name, "there", "absent") for name in sorted(difference.only_in_a, key=_by_class)),
+            *((name, "absent", "there") for name in sorted(difference.only_in_b, key=_by_class)),
         )
     )
+
+
+def _by_class(name: str) -> tuple[str, list[tuple[int, str]]]:
+    """Where a tensor's name belongs: tensors of one class together, ``blk.2`` before ``blk.10``.
+
+    Numbers are compared by length and then as text, since a file may hold one of any length.
+    """
+    parts = _NUMBERS.split(name)
+    return tensor_class(name), [
+        (len(part.lstrip("0")) if place % 2 else 0, part) for place, part in enumerate(parts)
+    ]
 
 
 def _bounded(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from qlock.cli.diff import FORMATS, TREATMENTS, verb
+from qlock.core.validity import Treatment
+from qlock.flows.kinds import members
 from tests.cli.conftest import Type
 from tests.fakes.project import Project
 
@@ -27,6 +31,14 @@ def test_the_points_of_one_run_against_the_reference(project: Project, typed: Ty
     assert said.code == 0
     assert said.out.startswith("VALID: B@plain (B) against A@plain (A); meant to differ: weights\n")
     assert said.err == ""
+
+
+def test_the_help_names_every_choice() -> None:
+    assert sorted(FORMATS.replace(" or ", ", ").split(", ")) == list(members("qlock.reports"))
+    assert TREATMENTS.replace(" or ", ", ").split(", ") == list(get_args(Treatment))
+    helps = {option.name: getattr(option, "help", "") for option in verb.params}
+    assert FORMATS in helps["format"]
+    assert TREATMENTS in helps["treatment"]
 
 
 def test_a_gate_that_is_not_passed_is_no(project: Project, typed: Type) -> None:

@@ -40,7 +40,7 @@ def test_two_models_are_shown_side_by_side(project: Project, typed: Type) -> Non
     said = typed("inspect", "models/a.gguf", "models/b.gguf")
     assert said.code == 0
     lines = said.out.split("\n")
-    assert lines[:12] == [
+    assert lines[:14] == [
         "Sources",
         "  side  source",
         "  A     models/a.gguf",
@@ -53,6 +53,8 @@ def test_two_models_are_shown_side_by_side(project: Project, typed: Type) -> Non
         "  tokenizer      identical",
         "  metadata       identical",
         "  sampling keys  identical",
+        "  imatrix        identical",
+        "  weights        not compared: headers alone are read",
     ]
     assert lines[-8:] == [
         "Chat template",
