@@ -195,7 +195,7 @@ def read_lock(data: bytes, *, name: str) -> Lock:
     text = decode_text(data, name=name)
     table = read_toml_table(data, name=name)
     check_version("lock_version", table, LOCK_VERSION, name=name)
-    renew = _renew_path(text)
+    renew = renew_path(text)
     lock = to_struct(table, Lock, name=name)
     blank = _BODY_LINE.sub(_BLANK, text, count=1)
     if "\r\n" in text:
@@ -217,7 +217,8 @@ def read_lock(data: bytes, *, name: str) -> Lock:
     return lock
 
 
-def _renew_path(text: str) -> str:
+def renew_path(text: str) -> str:
+    """How to renew a lock, as its first line says: ``specs/NAME.toml``; ``SPEC`` where it says nothing."""
     first = text.split("\n", 1)[0]
     return first.removeprefix(_FIRST_LINE) if first.startswith(_FIRST_LINE) else "SPEC"
 

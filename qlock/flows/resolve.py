@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core import facts
 from qlock.core.again import Again, again
 from qlock.core.canon import json_bytes
-from qlock.core.escape import for_message
+from qlock.core.escape import for_message, visible
 from qlock.core.lock import (
     LOCK_VERSION,
     Lock,
@@ -28,6 +28,7 @@ from qlock.core.lock import (
     PointPin,
     SuitePin,
     read_lock,
+    renew_path,
     unset_pins,
     write_lock,
 )
@@ -36,7 +37,7 @@ from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
 from qlock.flows.device import Here, asked_device, opener
 from qlock.flows.keeping import Ground, kept_points
-from qlock.flows.layout import lock_path, project_of, spec_label
+from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
 from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.origins import Order, gather
 from qlock.flows.point_proofs import Bench, Proofs, counted, no_engine, prove_points, unproved_point
@@ -164,6 +165,7 @@ def _old_lock(
     if not path.exists():
         return None, None
     data = world.files.read_bounded(path, MOST_LOCK_BYTES, "lock")
+    _check_owner(path, data, spec_path)
     try:
         return data, read_lock(data, name=path.name)
     except InputError as error:
@@ -172,6 +174,15 @@ def _old_lock(
         if "qlock resolve" in error.hint:
             error.hint = f"restore it from git, or make it anew with `qlock resolve --upgrade all {spec_label(spec_path)}`"
         raise
+
+
+def _check_owner(path: Path, data: bytes, spec_path: Path) -> None:
+    """Refuse to write over the lock of another spec that is still there; the lock of a renamed spec goes with it."""
+    owner = renew_path(data.decode(errors="replace"))
+    if owner != visible(spec_label(spec_path)) and spec_beside(path, owner).is_file():
+        raise InputError(
+            f"this lock belongs to `{for_message(owner)}`", hint="give one of the two specs another `name`"
+        ).within(path.name)
 
 
 def _order(spec: Spec, base: Path, old: Lock | None, asked: Asked) -> Order:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from qlock.core.digest import blake3_of
 from qlock.core.effects import leaves
-from qlock.core.lock import Lock, Missing, lock_digest, read_lock, unset_pins, write_lock
+from qlock.core.lock import Lock, Missing, lock_digest, read_lock, renew_path, unset_pins, write_lock
 from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec
 from qlock.errors import ExitCode, InputError
 from tests.broken.make import sealed, small_lock
@@ -354,3 +354,9 @@ def test_what_is_written_is_read_and_written_again(lock: Lock, path: str) -> Non
 def test_any_bytes_are_a_lock_or_an_error(data: bytes) -> None:
     if data != SMALL:
         refusal(data)
+
+
+def test_the_first_line_says_how_to_renew_a_lock() -> None:
+    text = lock_bytes(a_lock(), spec_path="specs/x.toml").decode()
+    assert renew_path(text) == "specs/x.toml"
+    assert renew_path("<<<<<<< HEAD\n" + text) == "SPEC"

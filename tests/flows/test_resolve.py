@@ -188,6 +188,37 @@ def test_conflict_markers_in_the_lock_are_named(tmp_path: Path) -> None:
     assert message == "small@cpu-amd-1a-02.toml: unresolved git conflict at line 1"
 
 
+@pytest.mark.parametrize("upgrade", [(), ("all",)])
+def test_the_lock_of_another_spec_of_that_name_is_not_written_over(
+    tmp_path: Path, upgrade: tuple[str, ...]
+) -> None:
+    project = Project(tmp_path)
+    before = project.lock().data
+    project.write("specs/other.toml", (project.path / "specs/small.toml").read_bytes() + b"# another\n")
+    with pytest.raises(InputError) as caught:
+        resolve(
+            project.world,
+            Asked(spec_path=Path("specs/other.toml"), upgrade=upgrade),
+            project.script.open_engine,
+        )
+    assert (str(caught.value), caught.value.hint) == (
+        "small@cpu-amd-1a-02.toml: this lock belongs to `specs/small.toml`",
+        "give one of the two specs another `name`",
+    )
+    assert project.lock_path.read_bytes() == before
+
+
+def test_the_lock_of_a_renamed_spec_goes_with_it(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    before = project.lock()
+    (project.path / "specs/small.toml").rename(project.path / "specs/new name.toml")
+    opened = project.script.opened
+    renamed = resolve(project.world, Asked(spec_path=Path("specs/new name.toml")), project.script.open_engine)
+    assert (renamed.lock, renamed.moves, renamed.state) == (before.lock, (), "changed")
+    assert renamed.data.split(b"\n")[0].endswith(b"qlock resolve specs/new name.toml")
+    assert project.script.opened == opened + 1
+
+
 def test_a_folder_is_no_lock(tmp_path: Path) -> None:
     project = Project(tmp_path)
     with pytest.raises(InputError) as caught:
