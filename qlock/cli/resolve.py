@@ -12,6 +12,7 @@ import click
 
 from qlock.cli.asked import folder_asked, spec_asked
 from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
+from qlock.core.units import count_text
 from qlock.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def verb(means: Means, /, **given: Any) -> Answer:
     """Make a spec exact, as a lock for this machine.
 
     Prints the path of the lock. A pin that is there is kept. What moved without being asked for is named, and nothing
-    is written until `--upgrade NAME` allows it.
+    is written, nor a path printed, until `--upgrade NAME` allows it.
     """
     return _resolve(means, Line(**given))
 
@@ -90,7 +91,8 @@ def _resolve(means: Means, line: Line) -> Answer:
     took_s = world.clock.monotonic_s() - started_s
     lock = resolved.lock
     means.talk.line(
-        f"Resolved {len(lock.model)} models, {len(lock.suite)} suites, {len(lock.point)} points in {took_s:.1f} s"
+        f"Resolved {count_text(len(lock.model), 'model')}, {count_text(len(lock.suite), 'suite')}, "
+        f"{count_text(len(lock.point), 'point')} in {took_s:.1f} s"
     )
     changes = _changes(resolved)
     written = not (line.check or line.dry_run or resolved.moves)
@@ -104,10 +106,12 @@ def _resolve(means: Means, line: Line) -> Answer:
         means.talk.say("note", note)
     if line.check or line.dry_run:
         _say_again(means, resolved)
-    _say_moves(means, resolved)
+    _say_moves(means, line, resolved)
     if line.check and resolved.state != "same":
         means.talk.say("error", f"`{short_path(world, resolved.path)}` is not up to date")
-        means.talk.say("hint", f"run `qlock resolve {line.spec}`")
+        if not resolved.moves:
+            means.talk.say("hint", f"run `qlock resolve {line.spec}`")
+    _say_how_to_move(means, line, resolved)
     return Answer(_exit_code(line, resolved), _data(world, line, resolved, changes, written=written))
 
 
@@ -136,7 +140,10 @@ def _say_changes(means: Means, changes: tuple[Change, ...], *, done: bool) -> No
     if kept == len(changes):
         means.talk.line("Nothing changed")
     elif kept:
-        means.talk.verb("Kept" if done else "Would keep", f"{kept} others as they are")
+        means.talk.verb(
+            "Kept" if done else "Would keep",
+            "1 other as it is" if kept == 1 else f"{kept} others as they are",
+        )
 
 
 def _say_warnings(means: Means, lock: Lock) -> None:
@@ -147,7 +154,7 @@ def _say_warnings(means: Means, lock: Lock) -> None:
         if setting.slots_why:
             means.talk.say(
                 "warning",
-                f"setting {setting.name}: {setting.slots} slots instead of {setting.slots_requested}: "
+                f"setting {setting.name}: {count_text(setting.slots, 'slot')} instead of {setting.slots_requested}: "
                 f"{setting.slots_why}",
             )
     for (until, why), pins in _by_reason(lock).items():
@@ -179,16 +186,28 @@ def _say_again(means: Means, resolved: Resolved) -> None:
         jobs = ", ".join(row.jobs[:_MOST_JOBS]) + (f" and {more} more" if more > 0 else "")
         means.talk.verb(word, f"again ({row.why}): {jobs}")
     if todo:
-        means.talk.line(f"{len(resolved.again.valid)} jobs stay valid")
+        valid = len(resolved.again.valid)
+        means.talk.line("1 job stays valid" if valid == 1 else f"{valid} jobs stay valid")
 
 
-def _say_moves(means: Means, resolved: Resolved) -> None:
+def _say_moves(means: Means, line: Line, resolved: Resolved) -> None:
+    """What moved unasked: what stops a resolve, and what would stop one where nothing is to be written anyway."""
+    for move in resolved.moves:
+        what = f"{move.what} {move.name}"
+        if line.dry_run:
+            means.talk.say("warning", f"{what} would move, and nobody asked for it: {move.why}")
+        else:
+            means.talk.say("error", f"{what} moved, and nobody asked for it: {move.why}")
+
+
+def _say_how_to_move(means: Means, line: Line, resolved: Resolved) -> None:
     if not resolved.moves:
         return
-    for move in resolved.moves:
-        means.talk.say("error", f"{move.what} {move.name} moved, and nobody asked for it: {move.why}")
     names = " ".join(f"--upgrade {name}" for name in dict.fromkeys(move.name for move in resolved.moves))
-    means.talk.say("hint", f"nothing was written; bring back what was locked, or let it move with `{names}`")
+    done = "" if line.check or line.dry_run else "nothing was written; "
+    means.talk.say(
+        "hint", f"{done}bring back what was locked, or let it move with `qlock resolve {line.spec} {names}`"
+    )
 
 
 def _data(world: World, line: Line, resolved: Resolved, changes: tuple[Change, ...], *, written: bool) -> str:
@@ -212,4 +231,6 @@ def _data(world: World, line: Line, resolved: Resolved, changes: tuple[Change, .
         return readable(
             text_difference(resolved.before or b"", resolved.data, name=f"locks/{resolved.path.name}")
         )
+    if resolved.moves:
+        return ""
     return f"{readable(short_path(world, resolved.path))}\n"

@@ -49,6 +49,11 @@ def bytes_text(size_bytes: int) -> str:
     return f"{tenths // 10}.{tenths % 10} {_BYTE_STEPS[step]}"
 
 
+def count_text(count: int, noun: str) -> str:
+    """How many of something: ``1 model``, ``0 models``; for nouns whose plural only takes an ``s``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def share_percent(share: float, *, digits: int = 1) -> str:
     """A share of 0 to 1 as percent: ``4.7 %``.
 

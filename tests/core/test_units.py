@@ -101,3 +101,8 @@ def test_a_written_size_is_within_half_a_tenth(size_bytes: int) -> None:
 def test_only_none_and_all_are_written_as_none_and_all(share: float) -> None:
     assert (units.share_percent(share) == "0 %") == (share == 0)
     assert (units.share_percent(share) == "100 %") == (share == 1)
+
+
+@pytest.mark.parametrize("count, text", [(0, "0 models"), (1, "1 model"), (2, "2 models")])
+def test_one_has_no_plural(count: int, text: str) -> None:
+    assert units.count_text(count, "model") == text
