@@ -42,9 +42,12 @@ Rule = Literal[
     "after-the-run",
 ]
 
+_BRING_BACK = "bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
+_SAY_WHERE = "say where it lies with --models DIR (a folder that holds it under its own name)"
+
 _REMEDY: dict[str, str] = {
-    "model-files": "bring back the locked file, or resolve again for the new one",
-    "suite-files": "bring back the locked file, or resolve again for the new one",
+    "model-files": _BRING_BACK,
+    "suite-files": _BRING_BACK,
     "device": "run on the locked device, or resolve for this one",
     "engine-files": "use the locked build, or resolve again for this one",
     "read-back": "the engine did not do as it was told; look at its log",
@@ -70,6 +73,11 @@ class Finding(Base, frozen=True, kw_only=True):
     @property
     def remedy(self) -> str:
         """One thing to do."""
+        if (self.expected, self.found) == ("present", "missing") and self.rule in (
+            "model-files",
+            "suite-files",
+        ):
+            return _SAY_WHERE
         return _REMEDY[self.rule]
 
 

@@ -57,7 +57,9 @@ def test_json(locked: Project, typed: Type) -> None:
     document = json.loads(said.out)
     assert said.code == 3
     assert (document["verb"], document["state"], document["left_out"]) == ("check", "refused", ["A@plain"])
-    assert document["findings"][0]["hint"] == "bring back the locked file, or resolve again for the new one"
+    assert document["findings"][0]["hint"] == (
+        "bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
+    )
 
 
 def test_an_engine_that_cannot_be_asked(locked: Project, typed: Type) -> None:

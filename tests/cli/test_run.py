@@ -90,7 +90,9 @@ def test_another_model_is_refused_with_a_block_for_each_finding(locked: Project,
     names = [line.split(":")[0].strip() for line in said.talk[start + 1 : start + 5]]
     assert names == ["expected", "found", "why", "hint"]
     assert said.talk[start + 3] == "  why:      tensors differ; tokenizer, template, metadata identical"
-    assert said.talk[start + 4] == "  hint:     bring back the locked file, or resolve again for the new one"
+    assert said.talk[start + 4] == (
+        "  hint:     bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
+    )
     assert said.talk[-1] == "error: refused: this is not what is locked"
 
 

@@ -251,3 +251,14 @@ def test_findings_mirror_each_other(a: list[SuiteFile], b: list[SuiteFile]) -> N
     forth = [(one.where, one.expected, one.found, one.effect) for one in entries("suite-files", "f", a, b)]
     back = [(one.where, one.found, one.expected, one.effect) for one in entries("suite-files", "f", b, a)]
     assert sorted(forth) == sorted(back)
+
+
+@pytest.mark.parametrize("rule", ["model-files", "suite-files"])
+def test_a_file_that_is_not_there_is_to_be_named_and_another_one_to_be_asked_for(rule: Rule) -> None:
+    absent = missing(rule, "model.A.file.a.gguf", "present", "no file of this name was found")
+    assert absent.remedy == "say where it lies with --models DIR (a folder that holds it under its own name)"
+    unreadable = missing(rule, "model.A.file.a.gguf", "readable", "a fault of the disk")
+    for finding in (unreadable, msgspec.structs.replace(absent, expected="one", found="another")):
+        assert finding.remedy == (
+            "bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
+        )

@@ -217,7 +217,9 @@ def test_digests_of_the_cache_are_counted_until_every_byte_is_asked_for(project:
 def test_each_finding_says_what_to_do(project: Project) -> None:
     project.write("models/a.gguf", tiny_gguf(3))
     first: Finding = look(project, quick=True).findings[0]
-    assert first.remedy == "bring back the locked file, or resolve again for the new one"
+    assert (
+        first.remedy == "bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
+    )
 
 
 def test_the_build_is_the_one_that_the_spec_beside_the_lock_names(tmp_path: Path) -> None:
