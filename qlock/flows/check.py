@@ -28,8 +28,8 @@ from qlock.flows.layout import project_of
 from qlock.flows.look import Sight, look
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener
+from qlock.flows.refusal import only_absent, refuse_missing
 from qlock.flows.resolve import read_lock_file
-from qlock.flows.run import refuse_missing
 from qlock.flows.run_point import prepare_point
 from qlock.flows.seat import Seat
 from qlock.flows.weighing import header_of
@@ -104,10 +104,7 @@ def _state(findings: tuple[Finding, ...], stale: str) -> State:
     stopping = [finding for finding in findings if refuses(finding)]
     if not stopping:
         return "stale" if stale else "verified"
-    only_absent = all(
-        finding.found == "missing" and finding.rule in ("model-files", "suite-files") for finding in stopping
-    )
-    return "absent" if only_absent else "refused"
+    return "absent" if only_absent(tuple(stopping)) else "refused"
 
 
 class _Ground(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from qlock.core.spec import ModelSpec
 from qlock.core.verify import Finding, Rule, differences, missing
 from qlock.errors import QlockError
 from qlock.flows.device import locked_device, opener
+from qlock.flows.loaded import LoadedFile, is_untouched, loaded_file, model_places
 from qlock.flows.moving import model_why
 from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
 from qlock.flows.places import Places
@@ -45,6 +46,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Where those cards sit."""
     cached: int
     """How many digests came from the cache."""
+    loaded: tuple[LoadedFile, ...]
+    """Every file of ``weights`` and ``other_weights``, as it was when its digest was looked at."""
 
     def opener(self, open_engine: Opener) -> Opener:
         """The same opener, except that the engine sees these cards alone."""
@@ -56,6 +59,8 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     paths: tuple[str, ...]
     """Of each file that was found, right or wrong."""
+    loaded: tuple[LoadedFile, ...]
+    """The same files, as they were."""
     findings: tuple[Finding, ...]
     cached: int
 
@@ -65,6 +70,7 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
     findings: list[Finding] = []
     weights: dict[str, tuple[str, ...]] = {}
     others: dict[str, tuple[str, ...]] = {}
+    loaded: list[LoadedFile] = []
     cached = 0
     upstream = Upstream(world)
     for model in lock.model:
@@ -74,6 +80,7 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         cached += seen.cached
         if len(seen.paths) == len(model.file) and not unknown:
             (others if seen.findings else weights)[model.name] = seen.paths
+            loaded += seen.loaded
     right: list[Exam] = []
     wrong: list[Exam] = []
     for suite in lock.suite:
@@ -92,6 +99,7 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         gpu_uuid=tuple(uuid for uuid, _ in cards),
         pci_bus_id=tuple(pci_bus_id for _, pci_bus_id in cards),
         cached=cached,
+        loaded=tuple(loaded),
     )
 
 
@@ -128,33 +136,37 @@ def _devices(world: World, lock: Lock) -> tuple[list[tuple[str, str]], list[Find
 
 def _model(world: World, model: ModelPin, places: Places, upstream: Upstream, *, rehash: bool) -> _Seen:
     paths: list[str] = []
+    loaded: list[LoadedFile] = []
     findings: list[Finding] = []
     cached = 0
-    for file in model.file:
-        where = f"model.{model.name}.file.{file.name}"
+    for file, where in zip(model.file, model_places(model), strict=True):
         right, wrong = None, None
         unreadable = "no file of this name was found"
         for candidate in places.candidates(file.name, model.requested, model.revision):
             try:
+                # Before its bytes are read, so that whatever happens to it from then on shows.
+                seen = loaded_file(where, candidate)
                 digest = world.digests.blake3_file(candidate, cache=world.cache_folder, rehash=rehash)
             except QlockError as error:
                 unreadable = str(error)
                 continue
             cached += digest.cached
             if digest.size_bytes == file.size_bytes and digest.blake3 == file.blake3:
-                right = candidate
+                right = candidate, seen
                 break
-            wrong = wrong or candidate
+            wrong = wrong or (candidate, seen)
         if right is not None:
-            paths.append(str(right))
+            paths.append(str(right[0]))
+            loaded.append(right[1])
         elif wrong is not None:
-            paths.append(str(wrong))
-            found = _changed(world, model, file, wrong, where)
+            paths.append(str(wrong[0]))
+            loaded.append(wrong[1])
+            found = _changed(world, model, file, wrong[0], where)
             findings += _with_why(found, upstream.why_changed(model, file))
         else:
             found = [missing("model-files", where, "present", unreadable)]
             findings += _with_why(found, upstream.why_absent(model, file))
-    return _Seen(paths=tuple(paths), findings=tuple(findings), cached=cached)
+    return _Seen(paths=tuple(paths), loaded=tuple(loaded), findings=tuple(findings), cached=cached)
 
 
 def _with_why(findings: list[Finding], more: str) -> list[Finding]:
@@ -232,24 +244,27 @@ def _data(world: World, file: SuiteFile, places: Places) -> bytes | str:
     return why if wrong is None else wrong
 
 
-def look_again(
-    world: World, lock: Lock, weights: dict[str, tuple[str, ...]], places: Places
-) -> list[Finding]:
-    """Rule 8 for files: the very files that were loaded still have their bytes, and so have the suites'.
+def look_again(world: World, lock: Lock, sight: Sight, places: Places) -> list[Finding]:
+    """Rule 8 for files: the very files that were loaded have their bytes still and had them all the while.
+
+    The suites' files are only held against their digests: what was asked came out of bytes that were in memory.
 
     Args:
         world: The effects.
         lock: What is locked.
-        weights: Model name to the paths that were loaded.
+        sight: What was found before the run.
         places: Where the suites' files lie.
     """
     rule: Rule = "after-the-run"
     found: list[Finding] = []
+    before = {file.where: file for file in sight.loaded}
+    weights = {**sight.other_weights, **sight.weights}
     for model in lock.model:
         for path, file in zip(weights.get(model.name, ()), model.file, strict=False):
             where = f"model.{model.name}.file.{file.name}"
             try:
                 digest = world.digests.blake3_file(Path(path), cache=world.cache_folder)
+                now = loaded_file(where, Path(path))
             except QlockError as error:
                 found.append(missing(rule, where, "present", str(error)))
                 continue
@@ -262,6 +277,17 @@ def look_again(
                         found=digest.blake3,
                         effect="output",
                         why="the file was replaced while the run went on",
+                    )
+                )
+            elif not is_untouched(before[where], now):
+                found.append(
+                    Finding(
+                        rule=rule,
+                        where=f"{where}.touched",
+                        expected="untouched since it was loaded",
+                        found="written to or replaced",
+                        effect="output",
+                        why="it has its bytes again, and may have had others while the run went on",
                     )
                 )
     for suite in lock.suite:

@@ -6,9 +6,12 @@ Does not live here: the findings themselves (``core.verify``).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
+from qlock.core.lock import Lock
 from qlock.core.verify import Finding, refuses
 from qlock.errors import RefusedError
+from qlock.flows.layout import lock_label
 
 
 class FindingsError(RefusedError):
@@ -29,6 +32,13 @@ def is_allowed(finding: Finding, allow: tuple[str, ...]) -> bool:
     return any(finding.where == fact or finding.where.startswith(f"{fact}.") for fact in allow)
 
 
+def only_absent(findings: tuple[Finding, ...]) -> bool:
+    """Whether nothing is wrong but that files of models or suites are not here."""
+    return all(
+        finding.found == "missing" and finding.rule in ("model-files", "suite-files") for finding in findings
+    )
+
+
 def refuse(findings: Iterable[Finding], *, allow: tuple[str, ...] = ()) -> None:
     """Stop when any finding can change output and is not allowed.
 
@@ -38,3 +48,22 @@ def refuse(findings: Iterable[Finding], *, allow: tuple[str, ...] = ()) -> None:
     stopping = tuple(finding for finding in findings if refuses(finding) and not is_allowed(finding, allow))
     if stopping:
         raise FindingsError(stopping)
+
+
+def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
+    """Stop when a pin is still missing; ``renew`` is the lock's spec, where that is known.
+
+    Raises:
+        RefusedError: Naming the pins and the command.
+    """
+    open_pins = [entry for entry in lock.missing if entry.until != "never"]
+    if not open_pins:
+        return
+    pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
+    command = f"`qlock resolve {renew}`" if renew else f"`qlock resolve` on the spec of `{lock_path.name}`"
+    if any(entry.until == "fetch" for entry in open_pins):
+        command = f"`qlock fetch {lock_label(lock_path)}`, then {command}"
+    raise RefusedError(
+        f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
+        hint=f"run {command}, on the machine that shall run it",
+    )

@@ -9,34 +9,42 @@ Does not live here: one point (``flows.run_point``), taking over and sealing (``
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET
 
-from qlock.core.base import Base, Count, Finite
+from qlock.core.base import Count
 from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Record, Row, is_done
-from qlock.core.spec import AnchorSpec
 from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
-from qlock.errors import InputError, RefusedError
+from qlock.errors import EngineError, QlockError
+from qlock.flows.anchors import AnchorCheck, Anchors
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.grading import TrialFailure
-from qlock.flows.layout import lock_label, project_of, runs_folder
+from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.look import Sight, look, look_again
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
-from qlock.flows.refusal import FindingsError, is_allowed
+from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, folder_name, next_repeat, run_folders
 from qlock.flows.run_point import Broken, Progress, Stage, TrialsFailedError, run_point
-from qlock.flows.scores import JobScore, job_scores, score_of
-from qlock.flows.sealing import begin_segment, end_segment, open_jobs, seal_run, take_over, taken_over
+from qlock.flows.scores import JobScore, job_scores
+from qlock.flows.sealing import (
+    begin_segment,
+    end_segment,
+    open_jobs,
+    seal_run,
+    set_doubtful_aside,
+    take_over,
+    taken_over,
+)
 from qlock.flows.seat import Seat
 from qlock.world.interface import World
 from qlock.world.render import Renderer
@@ -62,17 +70,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Run the same lock once more, into a folder of its own, to see how far two runs differ."""
     engine: Path | None = None
     """Folder of the engine's libraries, where it is not as the spec beside the lock says; the lock pins the files."""
-
-
-class AnchorCheck(Base, frozen=True, kw_only=True):
-    """A published score and what came out here."""
-
-    model: str
-    suite: str
-    published: Finite
-    tolerance: Finite
-    found: Finite
-    holds: bool
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +113,8 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     sight = look(world, lock, places, rehash=asked.rehash)
     stopping = _stopping(lock, sight, asked.allow)
     if stopping:
-        return Ran(state=_refused_state(stopping), findings=sight.findings, cached_digests=sight.cached)
+        state: State = "absent" if only_absent(stopping) else "refused"
+        return Ran(state=state, findings=sight.findings, cached_digests=sight.cached)
     runs = asked.runs or runs_folder(lock_path, lock)
     path = next_repeat(runs, data) if asked.repeat_lock else _folder(runs, data)
     folder = RunFolder(world, path)
@@ -155,14 +153,6 @@ def _stopping(lock: Lock, sight: Sight, allow: tuple[str, ...]) -> tuple[Finding
     )
 
 
-def _refused_state(findings: tuple[Finding, ...]) -> State:
-    """``absent`` when nothing is wrong but that files are not here."""
-    only_absent = all(
-        finding.found == "missing" and finding.rule in ("model-files", "suite-files") for finding in findings
-    )
-    return "absent" if only_absent else "refused"
-
-
 def _folder(runs: Path, data: bytes) -> Path:
     """The folder of this lock: an unfinished repeat of it is gone on with first."""
     name = folder_name(data)
@@ -174,25 +164,6 @@ def _folder(runs: Path, data: bytes) -> Path:
 def _build(world: World, asked: Asked, lock_path: Path, data: bytes) -> Path | None:
     """Where the spec beside the lock says that the engine lies; a spec that is not trusted says nothing."""
     return None if asked.frozen else build_folder(spec_of(world, lock_path, data), lock_path)
-
-
-def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
-    """Stop when a pin is still missing; ``renew`` is the lock's spec, where that is known.
-
-    Raises:
-        RefusedError: Naming the pins and the command.
-    """
-    open_pins = [entry for entry in lock.missing if entry.until != "never"]
-    if not open_pins:
-        return
-    pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
-    command = f"`qlock resolve {renew}`" if renew else f"`qlock resolve` on the spec of `{lock_path.name}`"
-    if any(entry.until == "fetch" for entry in open_pins):
-        command = f"`qlock fetch {lock_label(lock_path)}`, then {command}"
-    raise RefusedError(
-        f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
-        hint=f"run {command}, on the machine that shall run it",
-    )
 
 
 def _with_scores(ran: Ran, folder: RunFolder, lock: Lock) -> Ran:
@@ -228,51 +199,89 @@ class _Run:
         self._sight = scene.sight
         self._folder = scene.folder
         self._scene = scene
-        self._weights = {**scene.sight.other_weights, **scene.sight.weights}
         self._open: dict[str, Job] = {}
         self._taken: dict[str, str] = {}
         self._segment = 0
         self._measured = 0
         self._broken: list[Broken] = []
-        self._anchors: list[AnchorCheck] = []
+        self._anchors = Anchors(scene.folder, scene.lock)
+        self._late: list[Finding] = []
+        """What rule 8 found."""
+        self._looked_again = False
         self._engine_label = ""
         self._engine_files: tuple[EngineFile, ...] = ()
 
     def go(self) -> Ran:
         self._open = open_jobs(self._folder, self._lock)
+        if set_doubtful_aside(self._folder, self._lock, self._sight.loaded):
+            self._open = open_jobs(self._folder, self._lock)
         if not self._asked.repeat_lock and not self._asked.allow:
             self._taken = taken_over(self._world, self._folder, self._open)
         self._segment = begin_segment(
-            self._world, self._folder, self._lock, forced=self._asked.allow, taken=self._taken
+            self._world,
+            self._folder,
+            self._lock,
+            forced=self._asked.allow,
+            taken=self._taken,
+            loaded=self._sight.loaded,
         )
         for name, source in self._taken.items():
             job = self._open.pop(name)
             take_over(self._world, self._folder, self._lock, job, source=source, segment=self._segment)
-        ran = self._measure()
+        try:
+            ran = self._measure()
+        except QlockError:
+            with contextlib.suppress(QlockError):
+                self._end_segment()
+            raise
         self._end_segment()
         return ran
 
     def _measure(self) -> Ran:
         for job in jobs(self._lock):
             if job.name not in self._open:
-                self._check_anchors(job)
+                self._anchors.check(job)
         try:
             with Renderer() as renderer, Seat(self._start) as seat:
-                for point in self._points():
-                    if not self._off():
-                        self._point(point, seat, renderer)
-                again = self._again(seat)
+                self._ask(seat, renderer)
         except FindingsError as refusal:
-            return self._ran("refused", findings=(*self._sight.findings, *refusal.findings))
+            return self._refused(refusal.findings)
         except TrialsFailedError as failed:
-            return self._ran("trials-failed", trials=failed.trials)
-        if again:
-            return self._ran("refused", findings=(*self._sight.findings, *again))
-        if self._off():
-            return self._ran("anchor-off", why=self._off())
+            return (
+                self._refused(trials=failed.trials)
+                if self._late
+                else self._ran("trials-failed", trials=failed.trials)
+            )
+        except EngineError as error:
+            if not self._late:
+                raise
+            return self._refused(why=str(error))
+        if self._late:
+            return self._refused()
+        if self._anchors.off():
+            return self._ran("anchor-off", why=self._anchors.off())
         if self._open:
             return self._ran("incomplete")
         return self._seal()
+
+    def _ask(self, seat: Seat, renderer: Renderer) -> None:
+        """Every point with something left to do, then rule 8, also when the asking ends in an error."""
+        try:
+            for point in self._points():
+                if not self._anchors.off():
+                    self._point(point, seat, renderer)
+        except QlockError:
+            # The error is what is told; an engine that is gone cannot be looked at again.
+            with contextlib.suppress(QlockError):
+                self._again(seat)
+            raise
+        self._again(seat)
+
+    def _refused(self, findings: tuple[Finding, ...] = (), **more: Any) -> Ran:
+        """The end of a run with these findings and those of rule 8, each place once."""
+        told = {finding.where for finding in findings}
+        late = (finding for finding in self._late if finding.where not in told)
+        return self._ran("refused", findings=(*self._sight.findings, *findings, *late), **more)
 
     def _start(self) -> Engine:
         return self._scene.open_engine(lib_folder=self._scene.build)
@@ -281,21 +290,14 @@ class _Run:
         """Points with something left to do; those with an anchor first."""
         todo = {job.point for job in self._open.values()}
         pins = [pin for pin in self._lock.point if pin.name in todo]
-        return [pin.name for pin in sorted(pins, key=lambda pin: (not self._anchors_of(pin), pin.name))]
-
-    def _anchors_of(self, pin: PointPin) -> list[AnchorSpec]:
-        return [
-            anchor
-            for anchor in self._lock.anchor
-            if anchor.model == pin.model and anchor.setting in (UNSET, pin.setting)
-        ]
+        return [pin.name for pin in sorted(pins, key=lambda pin: (not self._anchors.of(pin.name), pin.name))]
 
     def _point(self, name: str, seat: Seat, renderer: Renderer) -> None:
         stage = Stage(
             world=self._world,
             lock=self._lock,
             folder=self._folder,
-            weights=self._weights,
+            weights={**self._sight.other_weights, **self._sight.weights},
             pci_bus_id=self._sight.pci_bus_id,
             exams=(*self._sight.exams, *self._sight.other_exams),
             seat=seat,
@@ -305,58 +307,36 @@ class _Run:
             talk=self._scene.talk,
             on_row=self._count,
         )
-        anchored = {anchor.suite for anchor in self._anchors_of(self._pin(name))}
+        anchored = {anchor.suite for anchor in self._anchors.of(name)}
         mine = [job for job in self._open.values() if job.point == name]
         for event in run_point(stage, name, sorted(mine, key=lambda job: job.suite not in anchored)):
             match event:
                 case Broken():
                     self._broken.append(event)
                 case Record():
-                    self._check_anchors(self._open.pop(event.header.job))
-                    if self._off():
+                    self._anchors.check(self._open.pop(event.header.job))
+                    if self._anchors.off():
                         return
 
     def _count(self, row: Row) -> None:
         self._measured += is_done(row)
 
-    def _check_anchors(self, job: Job) -> None:
-        """Hold the score of a closed job against what was published for it."""
-        for anchor in self._anchors_of(self._pin(job.point)):
-            if anchor.suite != job.suite:
-                continue
-            record = self._folder.record(job.name)
-            assert record is not None
-            found = score_of(self._folder, self._lock, record)
-            if found is None:
-                raise InputError("the anchor has no score").within(job.name)
-            self._anchors.append(
-                AnchorCheck(
-                    model=anchor.model,
-                    suite=anchor.suite,
-                    published=anchor.published,
-                    tolerance=anchor.tolerance,
-                    found=found.value,
-                    holds=abs(found.value - anchor.published) <= anchor.tolerance,
-                )
-            )
-
-    def _off(self) -> str:
-        """The first anchor that does not hold; empty while all do."""
-        return next((f"{anchor.model} {anchor.suite}" for anchor in self._anchors if not anchor.holds), "")
-
-    def _again(self, seat: Seat) -> list[Finding]:
+    def _again(self, seat: Seat) -> None:
         """Rule 8: the files, and the libraries of the engine that is still running.
 
         What was measured with something that changed is set aside, and measured again by the next run.
         """
-        files = self._stops(look_again(self._world, self._lock, self._weights, self._scene.places))
-        engine = self._stops(self._engine_again(seat) if seat.is_up else [])
+        self._doubt(look_again(self._world, self._lock, self._sight, self._scene.places))
+        self._doubt(self._engine_again(seat) if seat.is_up else [])
+        self._looked_again = True
+
+    def _doubt(self, found: list[Finding]) -> None:
+        stopping = self._stops(found)
+        self._late += stopping
         for job in jobs(self._lock):
-            model = f"model.{self._pin(job.point).model}."
-            is_doubtful = bool(engine) or any(finding.where.startswith(model) for finding in files)
-            if is_doubtful and job.name not in self._taken:
+            doubts = (f"model.{self._pin(job.point).model}.", "engine.")
+            if job.name not in self._taken and any(one.where.startswith(doubts) for one in stopping):
                 self._folder.set_aside(job.name, self._segment)
-        return files + engine
 
     def _engine_again(self, seat: Seat) -> list[Finding]:
         seen, found = see_engine(self._world, seat, self._lock.engine[0], rule="after-the-run")
@@ -372,7 +352,14 @@ class _Run:
 
     def _end_segment(self) -> None:
         label, files = self._engine_label, self._engine_files
-        end_segment(self._world, self._folder, self._segment, label=label, files=files)
+        end_segment(
+            self._world,
+            self._folder,
+            self._segment,
+            label=label,
+            files=files,
+            looked_again=self._looked_again,
+        )
 
     def _seal(self) -> Ran:
         self._end_segment()
@@ -385,7 +372,7 @@ class _Run:
             state=state,
             folder=self._folder.path,
             findings=self._sight.findings,
-            anchors=tuple(self._anchors),
+            anchors=tuple(self._anchors.checks),
             broken=tuple(self._broken),
             measured=self._measured,
             taken_over=tuple(sorted(self._taken)),

@@ -25,7 +25,7 @@ import msgspec
 
 from qlock.core import facts
 from qlock.core.base import Base, Count
-from qlock.core.canon import from_json, json_bytes
+from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import digest_of
 from qlock.core.lock import Lock, lock_digest, read_lock
 from qlock.core.plan import Job
@@ -46,9 +46,11 @@ from qlock.core.record import (
     sealed,
 )
 from qlock.errors import AbsentError, InputError
+from qlock.flows.loaded import LoadedFile
 from qlock.suites.interface import Item
 from qlock.world.interface import World
 
+FACTS_VERSION = 1
 MOST_RECORD_BYTES = 8 << 30
 _NUMBERED = re.compile(r"^[0-9a-f]{8}(\.[1-9][0-9]*)?$")
 
@@ -75,6 +77,11 @@ class Segment(Base, frozen=True, kw_only=True):
     forced: tuple[str, ...]
     taken_over: dict[str, str]
     """Job to the sealed run beside this one that its record was copied from."""
+    loaded: tuple[LoadedFile, ...] = ()
+    """The models' files, as they were when it began."""
+    looked_again: bool = False
+    """Whether what is still here of its rows was measured with files and an engine that were looked at afterwards
+    (rule 8), by itself or by the next stretch."""
 
 
 class RunFacts(Base, frozen=True, kw_only=True):
@@ -151,6 +158,33 @@ class RunFolder:
             return None
         return read_record(data, name=f"record/{job}.jsonl")
 
+    def present_record(self, job: str) -> Record:
+        """The record of a job that has one.
+
+        Raises:
+            AbsentError: It, or the whole folder, was moved or removed meanwhile.
+        """
+        record = self.record(job)
+        if record is None:
+            self.still_here()
+            raise AbsentError(
+                f"`record/{job}.jsonl` is gone from the run in `{self.path}`",
+                hint="leave the folder alone while qlock works in it, and run again",
+            )
+        return record
+
+    def still_here(self) -> None:
+        """Refuse to go on in a folder that was moved or removed: what is written would be nowhere.
+
+        Raises:
+            AbsentError: It is gone.
+        """
+        if not (self.path / "lock.toml").is_file():
+            raise AbsentError(
+                f"the run folder `{self.path}` is gone",
+                hint="put it back and run again; the rows that are in it are not asked again",
+            )
+
     def close_record(self, record: Record, order: tuple[str, ...]) -> Record:
         """Put the rows in the order of the items and write the closing line."""
         by_item = {row.item: row for row in record.rows}
@@ -160,13 +194,18 @@ class RunFolder:
         self.write(f"record/{record.header.job}.jsonl", b"".join(line_bytes(line) for line in lines))
         return Record(header=record.header, rows=rows, closing=closing, torn_bytes=0)
 
-    def set_aside(self, job: str, segment: int) -> None:
-        """Take the rows of a segment that cannot be trusted out of a record, so that they are measured again."""
+    def set_aside(self, job: str, segment: int) -> bool:
+        """Take the rows of a segment that cannot be trusted out of a record, so that they are measured again.
+
+        Gives whether there were any.
+        """
         record = self.record(job)
-        if record is not None and any(row.segment == segment for row in record.rows):
-            rows = [row for row in record.rows if row.segment != segment]
-            lines = [record.header, *rows]
-            self.write(f"record/{job}.jsonl", b"".join(line_bytes(line) for line in lines))
+        if record is None or all(row.segment != segment for row in record.rows):
+            return False
+        rows = [row for row in record.rows if row.segment != segment]
+        lines = [record.header, *rows]
+        self.write(f"record/{job}.jsonl", b"".join(line_bytes(line) for line in lines))
+        return True
 
     def take_over(self, record: Record, job: Job, *, segment: int) -> None:
         """Write the closed record of an equal job of another run as this job's own, done in this segment."""
@@ -222,8 +261,11 @@ class RunFolder:
     def facts(self) -> RunFacts:
         """What was seen in each segment so far."""
         if not (self.path / "facts.json").exists():
-            return RunFacts(facts_version=1, segment=())
-        return from_json(self.read("facts.json"), RunFacts, name="facts.json")
+            return RunFacts(facts_version=FACTS_VERSION, segment=())
+        data = self.read("facts.json")
+        plain = from_json(data, dict[str, object], name="facts.json")
+        check_version("facts_version", plain, FACTS_VERSION, name="facts.json")
+        return from_json(data, RunFacts, name="facts.json")
 
     def write_facts(self, run_facts: RunFacts) -> None:
         """Put ``facts.json`` in place."""

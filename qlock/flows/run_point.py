@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from qlock.core import facts
 from qlock.core.base import Base, Count
-from qlock.core.exchange import Completed, Scored
+from qlock.core.exchange import Completed, Failed, Scored
 from qlock.core.gguf import describe
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, prompts_of
@@ -217,12 +216,12 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
     with stage.world.journals.open_journal(path) as journal:
         if not any(True for _ in journal.rows()):
             journal.append(row_bytes(header_of(job, items=len(sitting.questions))))
-        before = stage.folder.record(job.name)
-        assert before is not None
+        before = stage.folder.present_record(job.name)
         done = {row.item for row in before.rows if is_done(row)}
         count = _Count(stage.talk, job, len(done))
 
         def on_row(row: Row) -> None:
+            stage.folder.still_here()
             journal.append(row_bytes(row))
             stage.on_row(row)
             count.row(row)
@@ -230,8 +229,7 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
         driver = Driver(stage.seat, sitting.asker, repeat=job.repeat, segment=stage.segment, on_row=on_row)
         left = tuple(question for question in sitting.questions if question.item.id not in done)
         driver.ask(left, slots=slots)
-    record = stage.folder.record(job.name)
-    assert record is not None
+    record = stage.folder.present_record(job.name)
     broken = [row for row in record.rows if not is_done(row)]
     for row in broken:
         yield Broken(job=job.name, item=row.item, why=_why_broken(row))
@@ -240,8 +238,11 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
 
 
 def _why_broken(row: Row) -> str:
-    last: Any = row.replies[-1] if row.replies else None
-    return str(getattr(last, "why", "")) or "no reply"
+    match row.replies[-1:]:
+        case (Completed(why=why) | Failed(why=why),) if why:
+            return why
+        case _:
+            return "no reply"
 
 
 class _Count:

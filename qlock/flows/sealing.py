@@ -14,7 +14,8 @@ from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Record, Seal, SealedJob, item_digest
 from qlock.errors import InputError
 from qlock.flows.device import locked_device
-from qlock.flows.run_folder import RunFacts, RunFolder, Segment, items_digest, run_folders
+from qlock.flows.loaded import LoadedFile, is_untouched, model_places
+from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment, items_digest, run_folders
 from qlock.flows.scores import write_grades
 from qlock.world.interface import World
 
@@ -23,8 +24,9 @@ def open_jobs(folder: RunFolder, lock: Lock) -> dict[str, Job]:
     """Jobs by name whose record has no closing line yet.
 
     Raises:
-        InputError: A record is damaged, or of another lock.
+        InputError: A record is damaged or of another lock, or has rows of a stretch that ``facts.json`` lacks.
     """
+    segments = len(folder.facts().segment)
     found = {}
     for job in jobs(lock):
         record = folder.record(job.name)
@@ -32,9 +34,56 @@ def open_jobs(folder: RunFolder, lock: Lock) -> dict[str, Job]:
             raise InputError(
                 f"the record of `{job.name}` belongs to another lock", hint="give another folder with --runs"
             )
+        if record is not None:
+            _check_segments(record, segments)
         if record is None or record.closing is None:
             found[job.name] = job
     return found
+
+
+def _check_segments(record: Record, segments: int) -> None:
+    """Every row is of a stretch that is told of: what was seen and forced in it would be lost otherwise."""
+    last = max((row.segment for row in record.rows), default=-1)
+    if last >= segments:
+        raise InputError(
+            f"got {segments} segments, expected {last + 1} as `{record.header.job}` has rows of",
+            hint="put the file back as it was, or give another folder with --runs",
+        ).within("facts.json")
+
+
+def set_doubtful_aside(folder: RunFolder, lock: Lock, loaded: tuple[LoadedFile, ...]) -> bool:
+    """Open the jobs again that may have been measured with other bytes than those that are locked.
+
+    Rule 8 comes at the end of a stretch; one that was killed did not get there. Its rows are kept where the files
+    that it loaded are the untouched ones of today, whose digests were just looked at, and taken out otherwise.
+
+    Args:
+        folder: The run.
+        lock: What it runs.
+        loaded: The models' files of today.
+
+    Returns:
+        Whether anything was taken out.
+    """
+    now = {file.where: file for file in loaded}
+    models = {model.name: model_places(model) for model in lock.model}
+    model_of = {pin.name: pin.model for pin in lock.point}
+    facts = folder.facts()
+    taken_out = False
+    for number, segment in enumerate(facts.segment):
+        before = {} if segment.looked_again else {file.where: file for file in segment.loaded}
+        for job in () if segment.looked_again else jobs(lock):
+            is_sure = job.name in segment.taken_over or all(
+                where in before and where in now and is_untouched(before[where], now[where])
+                for where in models[model_of[job.point]]
+            )
+            if not is_sure:
+                taken_out = folder.set_aside(job.name, number) or taken_out
+    if not all(segment.looked_again for segment in facts.segment):
+        # Only after the doubtful rows are gone: a kill in between must not make them sure.
+        segments = tuple(msgspec.structs.replace(segment, looked_again=True) for segment in facts.segment)
+        folder.write_facts(msgspec.structs.replace(facts, segment=segments))
+    return taken_out
 
 
 def taken_over(world: World, folder: RunFolder, wanted: dict[str, Job]) -> dict[str, str]:
@@ -84,7 +133,13 @@ def take_over(world: World, folder: RunFolder, lock: Lock, job: Job, *, source: 
 
 
 def begin_segment(
-    world: World, folder: RunFolder, lock: Lock, *, forced: tuple[str, ...], taken: dict[str, str]
+    world: World,
+    folder: RunFolder,
+    lock: Lock,
+    *,
+    forced: tuple[str, ...],
+    taken: dict[str, str],
+    loaded: tuple[LoadedFile, ...],
 ) -> int:
     """Note that a stretch of running begins; gives its number."""
     before = folder.facts()
@@ -104,26 +159,40 @@ def begin_segment(
         gpu_uuid=seen.gpu_uuid,
         forced=tuple(sorted(forced)),
         taken_over=taken,
+        loaded=loaded,
+        looked_again=False,
     )
-    folder.write_facts(RunFacts(facts_version=1, segment=(*before.segment, segment)))
+    folder.write_facts(RunFacts(facts_version=FACTS_VERSION, segment=(*before.segment, segment)))
     return len(before.segment)
 
 
 def end_segment(
-    world: World, folder: RunFolder, number: int, *, label: str, files: tuple[EngineFile, ...]
+    world: World,
+    folder: RunFolder,
+    number: int,
+    *,
+    label: str,
+    files: tuple[EngineFile, ...],
+    looked_again: bool,
 ) -> None:
     """Note when a stretch ended and which engine it had; a sealed run's facts stay as they are sealed."""
     if folder.seal() is not None:
         return
+    folder.still_here()
     before = folder.facts()
+    if number >= len(before.segment):
+        raise InputError(f"got {len(before.segment)} segments, expected at least {number + 1}").within(
+            "facts.json"
+        )
     ended = msgspec.structs.replace(
         before.segment[number],
         ended_utc=world.clock.now().isoformat(timespec="seconds"),
         engine_label=label,
         engine_file=files,
+        looked_again=looked_again,
     )
     segments = (*before.segment[:number], ended, *before.segment[number + 1 :])
-    folder.write_facts(RunFacts(facts_version=1, segment=segments))
+    folder.write_facts(RunFacts(facts_version=FACTS_VERSION, segment=segments))
 
 
 def seal_run(folder: RunFolder, lock: Lock, lock_bytes: bytes) -> Seal:
@@ -131,9 +200,9 @@ def seal_run(folder: RunFolder, lock: Lock, lock_bytes: bytes) -> Seal:
     facts = folder.facts()
     sealed_jobs = []
     for job in jobs(lock):
-        record = folder.record(job.name)
-        assert record is not None
-        assert record.closing is not None
+        record = folder.present_record(job.name)
+        if record.closing is None:
+            raise InputError("the closing line is gone").within(f"record/{job.name}.jsonl")
         write_grades(folder, lock, record)
         sealed_jobs.append(
             SealedJob(
@@ -153,9 +222,5 @@ def _taken_from(record: Record, facts: RunFacts) -> str:
 
     The rows of a record that is taken over carry the segment in which that was done.
     """
-    last = max(row.segment for row in record.rows)
-    if last >= len(facts.segment):
-        raise InputError(
-            f"got {len(facts.segment)} segments, expected {last + 1} as `{record.header.job}` has rows of"
-        ).within("facts.json")
+    _check_segments(record, len(facts.segment))
     return facts.segment[record.rows[0].segment].taken_over.get(record.header.job, "")

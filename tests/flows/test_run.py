@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from qlock.engines.interface import Done, Load, Measured, Work
-from qlock.errors import AbsentError, InputError
-from qlock.flows.run import AnchorCheck
+from qlock.errors import AbsentError, EngineError, InputError
+from qlock.flows.anchors import AnchorCheck
 from qlock.flows.run_folder import RunFolder
+from qlock.flows.run_point import Progress
 from qlock.world.journal import Journal
 from tests.fakes.engine import FakeEngine
 from tests.fakes.project import (
@@ -170,7 +171,7 @@ def test_a_model_replaced_between_look_and_load_is_refused(project: Project) -> 
     project.script.before_load = swap
     ran = project.run()
     assert (ran.state, is_whole(ran)) == ("refused", False)
-    assert {rule for rule, _ in wheres(ran)} == {"canaries"}
+    assert {rule for rule, _ in wheres(ran)} == {"canaries", "after-the-run"}
 
 
 def test_a_model_replaced_during_the_run_is_refused_and_measured_again(project: Project) -> None:
@@ -218,6 +219,86 @@ def test_a_library_replaced_during_the_run_is_refused_and_all_is_measured_again(
     assert "libm.so.6` was replaced while the engine ran it" in finding.why
     (project.script.folder / "libm.so.6").write_bytes(b"code of libm.so.6")
     assert sealed(project).measured == 11
+
+
+def overwrite(path: Path, *contents: bytes) -> None:
+    """Write into a file that is there, without another inode."""
+    for data in contents:
+        with path.open("r+b") as file:
+            file.write(data)
+
+
+def there_and_back(project: Project, item: str) -> None:
+    if item == "q05" and len(project.script.asked) < 8:
+        overwrite(project.path / "models/a.gguf", tiny_gguf(7), tiny_gguf(1))
+
+
+def test_a_model_that_has_its_bytes_again_was_touched_and_is_measured_again(project: Project) -> None:
+    project.script.before_item = lambda item: there_and_back(project, item)
+    ran = project.run()
+    assert (ran.state, is_whole(ran)) == ("refused", False)
+    (finding,) = ran.findings
+    assert (finding.rule, finding.where, finding.expected, finding.found, finding.why) == (
+        "after-the-run",
+        "model.A.file.a.gguf.touched",
+        "untouched since it was loaded",
+        "written to or replaced",
+        "it has its bytes again, and may have had others while the run went on",
+    )
+    project.script.before_item = lambda _: None
+    assert sealed(project).measured == 11
+
+
+def test_a_run_that_ends_in_an_error_looks_at_its_files_again(project: Project) -> None:
+    def stop(item: str) -> None:
+        there_and_back(project, item)
+        if item == "q06":
+            project.script.start_error = "no engine any more"
+            project.script.kills["q07"] = 1
+
+    project.script.before_item = stop
+    ran = project.run()
+    assert (ran.state, ran.why, wheres(ran)) == (
+        "refused",
+        "no engine any more",
+        [("after-the-run", "model.A.file.a.gguf.touched")],
+    )
+    project.script.before_item = lambda _: None
+    project.script.start_error = ""
+    project.script.asked.clear()
+    assert sealed(project).measured == 22
+
+
+def test_an_engine_that_is_gone_leaves_rows_of_files_that_were_not_touched(project: Project) -> None:
+    def stop(item: str) -> None:
+        if item == "q06":
+            project.script.start_error = "no engine any more"
+            project.script.kills["q07"] = 1
+
+    project.script.before_item = stop
+    with pytest.raises(EngineError) as caught:
+        project.run()
+    assert str(caught.value) == "no engine any more"
+    project.script.before_item = lambda _: None
+    project.script.start_error = ""
+    ran = sealed(project)
+    assert ran.measured == 22 - 7
+    segments = folder_of(project, ran).facts().segment
+    assert [(segment.ended_utc != "", segment.looked_again) for segment in segments] == [(True, True)] * 2
+
+
+def test_anchors_and_trials_do_not_hide_a_file_that_was_touched(project: Project) -> None:
+    anchored(project, 100.0)
+
+    def touch(_: str) -> None:
+        overwrite(project.path / "models/b.gguf", tiny_gguf(7), tiny_gguf(2))
+
+    project.script.before_item = touch
+    ran = project.run()
+    assert (ran.state, wheres(ran)) == ("refused", [("after-the-run", "model.B.file.b.gguf.touched")])
+    record = folder_of(project, ran).record("text.B@plain.1")
+    assert record is not None
+    assert (record.rows, record.closing) == ((), None)
 
 
 def test_a_suite_file_replaced_during_the_run_is_refused_and_nothing_is_lost(project: Project) -> None:
@@ -333,6 +414,30 @@ def test_a_full_disk_ends_the_run_with_its_rows_intact(
     assert record is not None
     assert len(record.rows) == 5
     assert sealed(project).measured == 17
+
+
+@pytest.mark.parametrize("rows, left", [(1, 21), (22, 0)], ids=["at a row", "after the last"])
+def test_a_folder_that_goes_during_the_run_is_absent(
+    project: Project, tmp_path: Path, rows: int, left: int
+) -> None:
+    stored = 0
+
+    def move(progress: Progress) -> None:
+        nonlocal stored
+        stored += progress.tokens > 0
+        if stored == rows and project.runs.exists():
+            project.runs.rename(tmp_path / "moved")
+
+    with pytest.raises(AbsentError) as caught:
+        project.run(move)
+    (moved,) = (tmp_path / "moved").iterdir()
+    assert (str(caught.value), caught.value.hint) == (
+        f"the run folder `{project.runs / moved.name}` is gone",
+        "put it back and run again; the rows that are in it are not asked again",
+    )
+    (moved / "held.1.json").unlink()  # Otherwise held by a process that has ended, and here by this one.
+    (tmp_path / "moved").rename(project.runs)
+    assert sealed(project).measured == left
 
 
 def test_a_second_run_in_one_folder_is_refused(project: Project) -> None:

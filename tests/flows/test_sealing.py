@@ -173,6 +173,74 @@ def test_a_folder_of_another_lock_is_an_error(project: Project) -> None:
     )
 
 
+# Stretches that did not look again
+
+
+def overwrite(path: Path, *contents: bytes) -> None:
+    """Write into a file that is there, without another inode."""
+    for data in contents:
+        with path.open("r+b") as file:
+            file.write(data)
+
+
+def kill_in_b(project: Project) -> None:
+    """Run, and kill it after all 11 items of model A and 2 of B."""
+    kill_after(project, 12)
+    (folder,) = project.runs.iterdir()
+    record = RunFolder(project.world, folder).record("digits.A@plain.1")
+    assert record is not None
+    assert record.closing is not None
+
+
+def test_what_a_killed_run_measured_with_a_file_that_was_touched_since_is_asked_again(
+    project: Project, undisturbed: str
+) -> None:
+    kill_in_b(project)
+    overwrite(project.path / "models/a.gguf", tiny_gguf(7), tiny_gguf(1))
+    project.script.asked.clear()
+    ran = project.run()
+    assert (ran.state, ran.measured, ran.answers_digest) == ("sealed", ALL_ITEMS - 2, undisturbed)
+    assert len(project.script.asked) == ALL_ITEMS - 2
+    segments = folder_of(project, ran).facts().segment
+    assert [segment.looked_again for segment in segments] == [True, True]
+
+
+def test_doubt_is_settled_before_the_next_kill(project: Project, undisturbed: str) -> None:
+    kill_in_b(project)
+    overwrite(project.path / "models/a.gguf", tiny_gguf(7), tiny_gguf(1))
+    kill_after(project, 3)
+    ran = project.run()
+    assert (ran.measured, ran.answers_digest) == (ALL_ITEMS - 2 - 4, undisturbed)
+
+
+def test_what_rule_8_passed_once_is_kept_whatever_happens_to_the_files_later(project: Project) -> None:
+    project.script.kills["q07"] = 4
+    assert project.run().state == "incomplete"
+    project.write("models/a.gguf", tiny_gguf(1))
+    ran = project.run()
+    assert (ran.state, ran.measured) == ("sealed", 1)
+
+
+def test_what_was_taken_over_is_never_doubtful(project: Project) -> None:
+    project.run()
+    with_a_third_model(project)
+    kill_after(project, 2)
+    for name, seed in (("a", 1), ("b", 2), ("c", 3)):
+        project.write(f"models/{name}.gguf", tiny_gguf(seed))
+    assert project.run().measured == 11
+
+
+def test_a_stretch_that_does_not_say_what_it_loaded_is_doubtful(project: Project) -> None:
+    kill_in_b(project)
+    (folder,) = project.runs.iterdir()
+    facts = RunFolder(project.world, folder).facts()
+    (segment,) = facts.segment
+    assert [file.where for file in segment.loaded] == ["model.A.file.a.gguf", "model.B.file.b.gguf"]
+    untold = msgspec.structs.replace(segment, loaded=())
+    RunFolder(project.world, folder).write_facts(msgspec.structs.replace(facts, segment=(untold,)))
+    assert project.run().measured == ALL_ITEMS
+
+
 # Once more
 
 
@@ -377,9 +445,24 @@ def test_facts_that_went_are_an_error(project: Project) -> None:
     (folder,) = project.runs.iterdir()
     kill_after(project, 0)
     (folder / "facts.json").unlink()
+    before = sorted(folder.rglob("*"))
     with pytest.raises(InputError) as caught:
         project.run()
-    assert str(caught.value) == ("facts.json: got 1 segments, expected 2 as `digits.A@plain.1` has rows of")
+    assert str(caught.value) == ("facts.json: got 0 segments, expected 2 as `digits.A@plain.1` has rows of")
+    assert caught.value.hint == "put the file back as it was, or give another folder with --runs"
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_facts_of_another_version_are_an_error(project: Project) -> None:
+    kill_after(project, 0)
+    (folder,) = project.runs.iterdir()
+    (folder / "facts.json").write_bytes(b'{"facts_version": 99, "segment": [], "more": 1}')
+    with pytest.raises(InputError) as caught:
+        project.run()
+    assert (str(caught.value), caught.value.hint) == (
+        "facts.json: got facts_version `99`, this qlock reads up to `1`",
+        "upgrade qlock",
+    )
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,0 +1,67 @@
+"""Which files a stretch of running loaded, so that it can be told later whether they are the same untouched files.
+
+A digest says which bytes a file has at one moment. Whether it had them all the while, also when it was overwritten
+and put back meanwhile, its digest cannot say: what the file system notes of it can.
+
+Does not live here: what follows from a file that was touched (``flows.run``, ``flows.sealing``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qlock.core.base import Base, Count
+from qlock.core.lock import ModelPin
+from qlock.world.files import error_of
+
+
+class LoadedFile(Base, frozen=True, kw_only=True):
+    """A file as the file system had it when its digest was looked at, before it was loaded."""
+
+    where: str
+    """Place in the lock: ``model.A.file.a.gguf``."""
+    device: Count
+    inode: Count
+    size_bytes: Count
+    mtime_ns: int
+    ctime_ns: int
+    """Set by the kernel at every write and replacement; unlike ``mtime_ns`` nobody can set it back."""
+
+
+def loaded_file(where: str, path: Path) -> LoadedFile:
+    """The file at ``path`` as it is now; symbolic links are followed.
+
+    Raises:
+        AbsentError: It is not there, or cannot be looked at.
+    """
+    try:
+        seen = path.stat()
+    except (OSError, ValueError) as error:
+        raise error_of(error, path, "file") from error
+    return LoadedFile(
+        where=where,
+        device=seen.st_dev,
+        inode=seen.st_ino,
+        size_bytes=seen.st_size,
+        mtime_ns=seen.st_mtime_ns,
+        ctime_ns=seen.st_ctime_ns,
+    )
+
+
+def is_untouched(before: LoadedFile, now: LoadedFile) -> bool:
+    """Whether nobody wrote to the file or replaced it.
+
+    The number of the device is left out: another node, or the same one after a reboot, may number the same file
+    system otherwise, and a file on another one does not have the same inode, times and size.
+    """
+    return (before.inode, before.size_bytes, before.mtime_ns, before.ctime_ns) == (
+        now.inode,
+        now.size_bytes,
+        now.mtime_ns,
+        now.ctime_ns,
+    )
+
+
+def model_places(model: ModelPin) -> tuple[str, ...]:
+    """The place of each file of a model, as in ``LoadedFile.where``."""
+    return tuple(f"model.{model.name}.file.{file.name}" for file in model.file)
