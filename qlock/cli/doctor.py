@@ -19,9 +19,10 @@ _KIND = "llama-cpp-python"
 
 @click.command("doctor")
 @click.option("--engine", type=_FOLDER, metavar="DIR", help="Look at this build of llama.cpp too.")
+@click.option("--all", "whole", is_flag=True, help="Show every flag of the CPU and the engine too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-def verb(means: Means, /, *, engine: Path | None, as_json: bool) -> Answer:
+def verb(means: Means, /, *, engine: Path | None, whole: bool, as_json: bool) -> Answer:
     """Say what this machine has and what it lacks.
 
     Exits with 8 when something that `run` needs is absent.
@@ -35,7 +36,11 @@ def verb(means: Means, /, *, engine: Path | None, as_json: bool) -> Answer:
     if as_json:
         return Answer(code, document({"verb": "doctor", "is_fit": health.is_fit, "rows": health.rows}))
     width = max(len(row.what) for row in health.rows)
-    lines = [f"{row.what.ljust(width)}  {row.state.ljust(6)}  {row.says}" for row in health.rows]
+    lines = [
+        f"{row.what.ljust(width)}  {row.state.ljust(6)}  {row.says}"
+        + (f": {row.more}" if whole and row.more else "")
+        for row in health.rows
+    ]
     for row in health.rows:
         if row.is_needed and row.state == "absent":
             means.talk.say("error", f"`qlock run` needs {row.what}: {row.says}")

@@ -21,15 +21,13 @@ from msgspec import UNSET
 from qlock import __version__
 from qlock.core.base import Base
 from qlock.core.facts import Gpu
-from qlock.core.units import bytes_text, watts_of_mw
+from qlock.core.units import bytes_text, count_text, watts_of_mw
 from qlock.engines.interface import Engine
 from qlock.engines.llama_cpp.survey import Survey, standing
 from qlock.errors import AbsentError, QlockError
 from qlock.flows.proving import Opener
 from qlock.world.interface import GpuSeen, Missing, World
 
-SANDBOXES = ("bwrap", "podman", "apptainer")
-SLURM = ("sbatch", "squeue", "sacct", "scancel")
 _MOST_CACHED = 100_000
 """Files of the cache that are counted."""
 
@@ -44,6 +42,8 @@ class Row(Base, frozen=True, kw_only=True):
     is_needed: bool
     """Whether ``run`` needs it."""
     hint: str = ""
+    more: str = ""
+    """A long list of flags, for who asks for all of it."""
 
 
 class Health(Base, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def _rows(world: World, open_engine: Opener, build: Path | None) -> Iterator[Row
     yield _row("python", lambda: world.host.surroundings().python)
     yield _row("kernel", lambda: world.host.surroundings().kernel)
     yield _row("/proc", lambda: _proc(world), hint="mount /proc; what an engine has loaded is read there")
-    yield _row("cpu", lambda: _cpu(world))
+    yield _flagged("cpu", lambda: _cpu(world))
     yield _row("memory", lambda: _memory(world))
     yield _row(
         "llama-cpp-python",
@@ -82,7 +82,7 @@ def _rows(world: World, open_engine: Opener, build: Path | None) -> Iterator[Row
         is_needed=is_embedded,
         hint="install it with `pip install qlock[embedded]`",
     )
-    yield _row(
+    yield _flagged(
         "engine",
         lambda: _engine(open_engine),
         is_needed=is_embedded,
@@ -94,25 +94,31 @@ def _rows(world: World, open_engine: Opener, build: Path | None) -> Iterator[Row
     yield _row("temporary folder", lambda: _folder(Path(tempfile.gettempdir())), hint="set TMPDIR")
     yield _row("current folder", lambda: _folder(world.cwd), hint="change to a folder that you may write")
     yield _row("cache folder", lambda: _cache(world), is_needed=False, hint="set QLOCK_CACHE")
-    for what, names in (("sandbox", SANDBOXES), ("slurm", SLURM)):
-        for name in names:
-            yield _row(f"{what}: {name}", _tool(world, name), is_needed=False)
 
 
 def _row(what: str, look: Callable[[], str], *, is_needed: bool = True, hint: str = "") -> Row:
+    return _flagged(what, lambda: (look(), ""), is_needed=is_needed, hint=hint)
+
+
+def _flagged(
+    what: str, look: Callable[[], tuple[str, str]], *, is_needed: bool = True, hint: str = ""
+) -> Row:
+    """A row out of what it says and its flags."""
     try:
-        return Row(what=what, state="ok", says=look(), is_needed=is_needed)
+        says, more = look()
+        return Row(what=what, state="ok", says=says, is_needed=is_needed, more=more)
     except QlockError as error:
         return Row(what=what, state="absent", says=str(error), is_needed=is_needed, hint=error.hint or hint)
 
 
 def _proc(world: World) -> str:
-    return f"readable, {len(world.maps.read_maps(os.getpid()))} files mapped here"
+    return f"readable, {count_text(len(world.maps.read_maps(os.getpid())), 'file')} mapped here"
 
 
-def _cpu(world: World) -> str:
+def _cpu(world: World) -> tuple[str, str]:
     cpu = world.host.device()
-    return f"{cpu.cpu_model}, {cpu.cores} cores, {' '.join(cpu.instruction_sets)} ({cpu.name})"
+    says = f"{cpu.cpu_model}, {count_text(cpu.cores, 'core')}, {len(cpu.instruction_sets)} instruction sets"
+    return f"{says} ({cpu.name})", " ".join(cpu.instruction_sets)
 
 
 def _memory(world: World) -> str:
@@ -138,10 +144,10 @@ def _package() -> str:
     return f"{version}, libraries in {folder}"
 
 
-def _engine(open_engine: Opener) -> str:
+def _engine(open_engine: Opener) -> tuple[str, str]:
     engine: Engine = open_engine(lib_folder=None)
     try:
-        return f"starts: {engine.label()}; {engine.system_info()}"
+        return f"starts: {engine.label()}", engine.system_info()
     finally:
         engine.close()
 
@@ -259,14 +265,4 @@ def _cache(world: World) -> str:
             size_bytes += os.lstat(Path(folder) / name).st_size
         if count > _MOST_CACHED:
             return f"{_folder(path)}, more than {_MOST_CACHED} files in it"
-    return f"{_folder(path)}, {count} files of {bytes_text(size_bytes)} in it"
-
-
-def _tool(world: World, name: str) -> Callable[[], str]:
-    def look() -> str:
-        found = shutil.which(name, path=world.environment.get("PATH", ""))
-        if found is None:
-            raise AbsentError("not on the PATH")
-        return found
-
-    return look
+    return f"{_folder(path)}, {count_text(count, 'file')} of {bytes_text(size_bytes)} in it"

@@ -28,8 +28,18 @@ def test_a_fit_machine(fit: Project, typed: Type) -> None:
     said = typed("doctor")
     assert (said.code, said.err) == (0, "")
     lines = said.out.split("\n")
-    assert "python              ok      3.11.9" in lines
-    assert "slurm: sbatch       absent  not on the PATH" in lines
+    assert "python            ok      3.11.9" in lines
+    assert "cpu               ok      AMD EPYC, 2 cores, 5 instruction sets (cpu-amd-1a-02)" in lines
+    assert "gpu               absent  the NVML library of the NVIDIA driver is not installed" in lines
+
+
+def test_flags_are_shown_to_who_asks_for_all(fit: Project, typed: Type) -> None:
+    flags = "avx avx2 avx512f f16c fma"
+    assert flags not in typed("doctor").out
+    assert (
+        f"cpu               ok      AMD EPYC, 2 cores, 5 instruction sets (cpu-amd-1a-02): {flags}"
+        in typed("doctor", "--all").out.split("\n")
+    )
 
 
 def test_what_a_run_needs_and_is_absent(fit: Project, typed: Type) -> None:
@@ -40,7 +50,7 @@ def test_what_a_run_needs_and_is_absent(fit: Project, typed: Type) -> None:
         "error: `qlock run` needs engine: no libllama.so",
         "hint: reinstall llama-cpp-python for this machine",
     ]
-    assert "engine              absent  no libllama.so" in said.out.split("\n")
+    assert "engine            absent  no libllama.so" in said.out.split("\n")
 
 
 def test_json_document(fit: Project, typed: Type) -> None:
