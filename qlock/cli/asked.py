@@ -1,4 +1,4 @@
-"""What a command line names: a spec, a lock, a folder, with a word for who gave something else.
+"""What a command line names: a spec, a lock, a run, a folder, with a word for who gave something else.
 
 Does not live here: reading them whole (``core.spec``, ``core.lock``).
 """
@@ -57,6 +57,22 @@ def lock_asked(world: World, path: Path) -> tuple[Path, str]:
             f"`{path}` is a spec, expected a lock", hint=f"make a lock of it with `qlock resolve {path}`"
         )
     return whole, read_lock_file(world, whole)[0].engine[0].kind
+
+
+def run_asked(world: World, path: Path) -> Path:
+    """The whole path of a run's folder.
+
+    Raises:
+        InputError: It is a file.
+    """
+    whole = whole_path(world, path)
+    if whole.is_file():
+        what = "a lock" if _is(_LOCK, world, whole, "run") else "a file"
+        raise InputError(
+            f"`{path}` is {what}, expected a run's folder",
+            hint="give the folder that `qlock run` named, such as runs/NAME@DEVICE/LOCK8",
+        )
+    return whole
 
 
 def folder_asked(world: World, path: Path, option: str) -> Path:

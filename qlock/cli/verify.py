@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
-from qlock.cli.shown import Answer, Means, document, short_path, whole_path
+from qlock.cli.asked import run_asked
+from qlock.cli.shown import Answer, Means, document, short_path
+from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
 _CODES = {"verified": ExitCode.YES, "broken": ExitCode.NO, "unsealed": ExitCode.INCOMPLETE}
@@ -17,7 +19,7 @@ _MOST_FAULTS = 50
 
 
 @click.command("verify")
-@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, *, run: Path, as_json: bool) -> Answer:
@@ -28,7 +30,7 @@ def verb(means: Means, /, *, run: Path, as_json: bool) -> Answer:
     from qlock.flows.verify_run import verify_run
 
     world, talk = means.world(), means.talk
-    path = whole_path(world, run)
+    path = run_asked(world, run)
     seen = verify_run(world, path)
     for fault in seen.faults[:_MOST_FAULTS]:
         talk.say("error", f"{fault.what} is not as sealed")
@@ -41,7 +43,7 @@ def verb(means: Means, /, *, run: Path, as_json: bool) -> Answer:
         talk.say("warning", f"FORCED: `{fact}` was allowed to differ; no comparison with this run is valid")
     match seen.state:
         case "verified":
-            talk.say("ok", f"{seen.files} files and {seen.jobs} jobs are as sealed")
+            talk.say("ok", f"{count_text(seen.files, 'file')} and {count_text(seen.jobs, 'job')} are as sealed")
         case "broken":
             talk.say("error", "the seal is broken: this run is not what was measured")
             talk.say("hint", "get it again from whoever measured it, or measure again")

@@ -67,6 +67,19 @@ def test_no_run(project: Project, typed: Type) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "path, what", [("locks/small@cpu-amd-1a-02.toml", "a lock"), ("models/a.gguf", "a file")]
+)
+def test_a_file_is_no_run(locked: Project, typed: Type, path: str, what: str) -> None:
+    assert (locked.path / path).is_file()
+    said = typed("verify", path)
+    assert (said.code, said.out) == (6, "")
+    assert said.talk == [
+        f"error: `{path}` is {what}, expected a run's folder",
+        "hint: give the folder that `qlock run` named, such as runs/NAME@DEVICE/LOCK8",
+    ]
+
+
 def test_the_folder_of_all_runs(run: Path, typed: Type) -> None:
     said = typed("verify", run.parent)
     assert said.code == 8
