@@ -35,6 +35,8 @@ _PAIRS_MAX = 100_000
 """Of points and suites: far more than anybody measures, and soon counted."""
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
 """A number that llama.cpp keeps in 32 bits."""
+Threads = Annotated[int, msgspec.Meta(ge=1, le=1024)]
+"""More than any machine gains from; llama.cpp dies of numbers that its stack has no room for."""
 Repeats = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 """How often a suite is sat; each repeat is a job of its own."""
 Count32 = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
@@ -81,8 +83,8 @@ class SettingSpec(Base, frozen=True, kw_only=True):
     """How many items are decoded side by side, always in full rows."""
     batch_tokens: Tokens = 2048
     ubatch_tokens: Tokens = 512
-    threads: Tokens = 2
-    batch_threads: Tokens | UnsetType = UNSET
+    threads: Threads = 2
+    batch_threads: Threads | UnsetType = UNSET
     """Threads of prefill; as ``threads`` when left out."""
     cache_type_k: CacheType = "f16"
     cache_type_v: CacheType = "f16"

@@ -8,6 +8,7 @@ Does not live here: what is put into them, and removing them in good order (the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -17,27 +18,58 @@ from pathlib import Path
 
 import msgspec
 
+from qlock.errors import AbsentError
+from qlock.world.files import shown
 from qlock.world.process import holder_in, is_gone, this_process
 
 _OWNER = "owner.json"
 
 
-def scratch(prefix: str) -> Path:
+def scratch(prefix: str, *, folders: tuple[str, ...] = (), files: tuple[str, ...] = ()) -> Path:
     """A new temporary folder that only this user can enter.
 
     Args:
         prefix: What its name begins with; folders with the same beginning are looked through for orphans.
+        folders: Made in it.
+        files: Made in it, empty.
 
     Raises:
-        AbsentError: ``/proc`` does not say which process this is.
+        AbsentError: ``/proc`` does not say which process this is, or there is no room.
     """
     mine = this_process()
-    for folder in list(_own_folders(prefix)):
-        if is_gone(holder_in(folder / _OWNER), mine):
+    with filling():
+        for folder in list(_own_folders(prefix)):
+            if is_gone(holder_in(folder / _OWNER), mine):
+                shutil.rmtree(folder, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=prefix))
+        try:
+            (folder / _OWNER).write_bytes(msgspec.json.encode(mine))
+            for name in folders:
+                (folder / name).mkdir()
+            for name in files:
+                (folder / name).touch()
+        except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
-    (folder / _OWNER).write_bytes(msgspec.json.encode(mine))
+            raise
     return folder
+
+
+@contextlib.contextmanager
+def filling() -> Iterator[None]:
+    """Say in one line that something could not be put into the place for temporary folders.
+
+    Raises:
+        AbsentError: No space, no inode, not there, or not writable.
+    """
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower() if error.errno else str(error)
+        where = "" if tempfile.tempdir is None else f" `{shown(tempfile.tempdir)}`"
+        raise AbsentError(
+            f"nothing can be put into the temporary folder{where}: {why}",
+            hint="free some space there, or set TMPDIR to a folder that has some",
+        ) from error
 
 
 def _own_folders(prefix: str) -> Iterator[Path]:

@@ -128,8 +128,16 @@ def test_keys_of_a_suite_itself_are_set_apart() -> None:
             "x.toml.model: expected an array of length >= 1",
         ),
         (
-            edited("slots = 4", "threads = 2147483648"),
-            "x.toml.setting[0].threads: got `2147483648`, expected an integer <= 2147483647",
+            edited("slots = 4", "threads = 1025"),
+            "x.toml.setting[0].threads: got `1025`, expected an integer <= 1024",
+        ),
+        (
+            edited("slots = 4", "batch_threads = 100000"),
+            "x.toml.setting[0].batch_threads: got `100000`, expected an integer <= 1024",
+        ),
+        (
+            edited("slots = 4", "batch_tokens = 2147483648"),
+            "x.toml.setting[0].batch_tokens: got `2147483648`, expected an integer <= 2147483647",
         ),
         (
             edited("temperature = 0.5", "temperature = true"),

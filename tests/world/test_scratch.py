@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from qlock.errors import AbsentError
 from qlock.world.scratch import scratch
 
 PREFIX = "qlock-test-"
@@ -100,3 +102,41 @@ def test_the_folder_of_another_user_stays(place: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     scratch(PREFIX)
     assert orphan.exists()
+
+
+def lacking(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> None:
+    def fails(self: Path, *rest: object, **more: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, name, fails)
+
+
+@pytest.mark.parametrize("name", ["write_bytes", "mkdir", "touch"])
+def test_no_room_is_said_in_one_line_and_leaves_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with monkeypatch.context() as patched:
+        lacking(patched, name, errno.ENOSPC)
+        with pytest.raises(AbsentError) as caught:
+            scratch(PREFIX, folders=("work",), files=("log",))
+    assert str(caught.value) == (
+        f"nothing can be put into the temporary folder `{place}`: no space left on device"
+    )
+    assert caught.value.hint == "free some space there, or set TMPDIR to a folder that has some"
+    assert list(place.iterdir()) == []
+
+
+def test_a_temporary_folder_that_is_not_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
+    with pytest.raises(AbsentError) as caught:
+        scratch(PREFIX)
+    assert str(caught.value) == (
+        f"nothing can be put into the temporary folder `{place}/nowhere`: no such file or directory"
+    )
+
+
+def test_what_is_asked_for_is_in_it(place: Path) -> None:
+    folder = scratch(PREFIX, folders=("work", "home"), files=("log",))
+    assert sorted(path.name for path in folder.iterdir()) == ["home", "log", "owner.json", "work"]
+    assert (folder / "log").read_bytes() == b""
+    assert folder.parent == place

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 from qlock.errors import EngineError
-from qlock.world.scratch import scratch
+from qlock.world.scratch import filling, scratch
 
 SYSTEM_OPTIONS = Path("/etc/llama.cpp/config.ini")
 """Read by every tool of llama.cpp, and its options hold unless the command line says otherwise."""
@@ -27,7 +27,7 @@ class Home:
         system_options: Where llama.cpp looks for the system's options.
 
     Raises:
-        AbsentError: ``/proc`` does not say which process this is.
+        AbsentError: ``/proc`` does not say which process this is, or there is no room for the folder.
         EngineError: The system has options of its own for llama.cpp.
     """
 
@@ -37,11 +37,9 @@ class Home:
                 f"`{system_options}` sets options of llama.cpp that no lock knows",
                 hint=f"remove `{system_options}`, or measure where it is not",
             )
-        self.folder = scratch("qlock-llama-")
+        self.folder = scratch("qlock-llama-", folders=("work", "home"))
         self.work = self.folder / "work"
         self._home = self.folder / "home"
-        self.work.mkdir()
-        self._home.mkdir()
         self._cuda_visible_devices = cuda_visible_devices
         self._servers = 0
 
@@ -65,10 +63,16 @@ class Home:
         return environment
 
     def server_folder(self) -> Path:
-        """A new folder for one server."""
+        """A new folder for one server, with an empty ``log``.
+
+        Raises:
+            AbsentError: There is no room for it.
+        """
         self._servers += 1
         folder = self.folder / str(self._servers)
-        folder.mkdir(mode=0o700)
+        with filling():
+            folder.mkdir(mode=0o700)
+            (folder / "log").touch()
         return folder
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from qlock.engines.llama_cpp.questions import text_of, tokens_of
 from qlock.engines.llama_cpp.server import Point
 from qlock.engines.llama_cpp.tools import Build, printed
 from qlock.errors import EngineError
+from qlock.world.scratch import filling
 
 _MAGIC = b"_logits_"
 _HEAD = struct.Struct("<iii")
@@ -70,7 +71,8 @@ def measured(
         )
     folder = home.server_folder()
     source, target = folder / "text", folder / "logits"
-    source.write_bytes(text.encode())
+    with filling():
+        source.write_bytes(text.encode())
     program = build.program("llama-perplexity")
     options = options_of(printed(program, "--help", home=home, deadline_s=progress_s))
     given = for_perplexity(

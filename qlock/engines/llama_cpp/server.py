@@ -32,6 +32,7 @@ from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.options import Place, arguments, for_server
 from qlock.errors import EngineError
 from qlock.world.process import ServerChild
+from qlock.world.scratch import filling
 
 _SOCKET_BYTES = 100
 """The kernel takes 107; a path that is nearly too long is no better."""
@@ -132,8 +133,9 @@ class Server:
             EngineError: The build has other options than qlock knows.
         """
         if not self._by_socket:
-            self._key_file.touch(mode=0o600)
-            self._key_file.write_text(self._key)
+            with filling():
+                self._key_file.touch(mode=0o600)
+                self._key_file.write_text(self._key)
         place = Place(
             model=model,
             alias=self.alias,

@@ -95,13 +95,11 @@ class LlamaCppPython:
         self._tail = ""
         self._devices: tuple[str, ...] = ()
         self._ended = ""
-        self._folder = scratch("qlock-engine-")
+        self._folder = scratch("qlock-engine-", folders=("work", "home"), files=("log",))
         self._log = self._folder / "log"
         work, home = self._folder / "work", self._folder / "home"
         self._child: LineChild | None = None
         try:
-            work.mkdir()
-            home.mkdir()
             environment = _environment(home, lib_folder, cuda_visible_devices)
             self._child = LineChild(argv, env=environment, cwd=work, log=self._log)
             hello = self._answer(deadlines.start_s, "start")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from pathlib import Path
 
 import pytest
 
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
-from qlock.errors import EngineError
+from qlock.errors import AbsentError, EngineError
 from tests.engines.llama_cpp.conftest import NOWHERE, Opener, load_of
 
 
@@ -35,6 +36,22 @@ def test_only_this_user_can_enter_and_nothing_is_left(temporary: Path) -> None:
     home.close()
     home.close()
     assert list(temporary.iterdir()) == []
+
+
+def test_no_room_for_the_folder_of_a_server(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, *rest: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    home = Home(cuda_visible_devices="", system_options=NOWHERE)
+    for name in ("mkdir", "touch"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, name, full)
+            with pytest.raises(AbsentError) as caught:
+                home.server_folder()
+        assert str(caught.value) == (
+            f"nothing can be put into the temporary folder `{temporary}`: no space left on device"
+        )
+    home.close()
 
 
 def test_a_server_inherits_nothing(played: Opener, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
