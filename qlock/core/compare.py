@@ -15,7 +15,7 @@ direction. A run that is not sealed is compared as far as it goes, and gets no v
 
 Locks alone are compared too: whether runs of them could be, and which jobs would have to be measured again.
 
-Does not live here: reading runs (``flows.diff``), showing a comparison (``reports``).
+Does not live here: reading runs (``flows.opened``), showing a comparison (``reports``).
 """
 
 from __future__ import annotations

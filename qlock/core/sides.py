@@ -1,7 +1,7 @@
 """One side of a comparison: a point of a run, with what it was asked and what came of it.
 
 Lives here: the struct and the look-ups in its lock. Does not live here: reading it out of a folder
-(``flows.diff``), and putting two of them side by side (``core.compare``).
+(``flows.opened``), and putting two of them side by side (``core.compare``).
 """
 
 from __future__ import annotations

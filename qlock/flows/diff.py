@@ -1,10 +1,10 @@
-"""``diff``: open the points that are asked for, check what is read against its seal, and compare.
+"""``diff``: find the points that are asked for, open them, and compare.
 
 A run is named by its folder, or by the folder of all runs of a lock where only one of them can be meant; ``RUN:POINT``
 names a point of it. With one run, each other point is compared with the reference; with two, points of one name.
 Locks are named by their files, and compared in the same way with nothing measured.
 
-Does not live here: the comparison (``core.compare``), showing it (``reports``).
+Does not live here: reading runs (``flows.opened``), the comparison (``core.compare``), showing it (``reports``).
 """
 
 from __future__ import annotations
@@ -18,19 +18,13 @@ from msgspec import UNSET
 
 from qlock.core.compare import compare, compare_locks
 from qlock.core.comparison import Comparison
-from qlock.core.digest import blake3_of
 from qlock.core.escape import for_message
-from qlock.core.exchange import Outcome
-from qlock.core.lock import Lock, SuitePin, lock_digest
-from qlock.core.plan import Job, jobs
-from qlock.core.record import Grade, Record, Seal
-from qlock.core.sides import Side, Sitting
+from qlock.core.lock import Lock
+from qlock.core.sides import Side
 from qlock.core.validity import Treatment
-from qlock.errors import AbsentError, InputError, UsageError
-from qlock.flows.kinds import suite_kind
+from qlock.errors import UsageError
+from qlock.flows.opened import OpenRun, is_one_run, open_run, open_side
 from qlock.flows.resolve import read_lock_file
-from qlock.flows.run_folder import RunFolder, run_folders
-from qlock.flows.scores import grades_of
 from qlock.world.interface import World
 
 TREATMENTS: tuple[Treatment, ...] = get_args(Treatment)
@@ -63,25 +57,6 @@ class OpenLock(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(point.name for point in self.lock.point)
 
 
-class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run whose lock has been read."""
-
-    folder: RunFolder
-    lock: Lock
-    data: bytes
-    seal: Seal | None
-
-    @property
-    def name(self) -> str:
-        """The last two parts of its path: the same in every clone."""
-        return f"{self.folder.path.parent.name}/{self.folder.path.name}"
-
-    @property
-    def points(self) -> tuple[str, ...]:
-        """Names of its points."""
-        return tuple(point.name for point in self.lock.point)
-
-
 def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
     """Every comparison that is asked for, in the order of the lock's points.
 
@@ -101,6 +76,7 @@ def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
         right_path, right_point = _named(asked.right)
         right = open_run(world, right_path)
         chosen = _between((left, left_point), (right, right_point), asked.reference)
+        chosen = _without_themselves(chosen, left, right)
     treatment = _treatment(asked, left.lock, right.lock)
     again = [open_run(world, Path(path)) for path in asked.noise]
     again_left, again_right = (_repeats(again, run) for run in (left, right))
@@ -162,106 +138,6 @@ def _lock_side(opened: OpenLock, point: str) -> Side:
     return Side(
         name=f"{opened.name}:{point}", lock=opened.lock, point=point, sealed=False, forced=(), sittings={}
     )
-
-
-def open_run(world: World, path: Path) -> OpenRun:
-    """A run by its folder, or by the folder of all runs of a lock.
-
-    Raises:
-        AbsentError: There is none, or several could be meant.
-    """
-    whole = world.cwd / path
-    if not (whole / "lock.toml").is_file():
-        whole = _only_run(whole, str(path))
-    folder = RunFolder(world, whole)
-    lock, data = folder.lock()
-    seal = folder.seal()
-    if seal is not None and seal.lock_digest != lock_digest(data):
-        raise InputError("the lock is not the one that was sealed").within(f"{whole.name}/lock.toml")
-    return OpenRun(folder=folder, lock=lock, data=data, seal=seal)
-
-
-def _only_run(runs: Path, asked: str) -> Path:
-    """The one run in a folder of runs; the one sealed run, where others are open."""
-    shown = for_message(asked)
-    found = run_folders(runs)
-    if not found:
-        raise AbsentError(f"there is no run at `{shown}`", hint="give the folder that holds `lock.toml`")
-    sealed = [path for path in found if (path / "seal.json").is_file()]
-    choice = sealed or list(found)
-    if len(choice) > 1:
-        names = ", ".join(path.name for path in choice)
-        raise AbsentError(
-            f"`{shown}` holds several runs: {names}", hint=f"name one: {shown}/{choice[0].name}"
-        )
-    return choice[0]
-
-
-def open_side(run: OpenRun, point: str) -> Side:
-    """A point of a run with its records and grades.
-
-    Raises:
-        InputError: A record or its grades are unreadable, of another job, or were changed after the seal.
-    """
-    sittings: dict[str, tuple[Sitting, ...]] = {}
-    for job in jobs(run.lock):
-        if job.point == point:
-            sittings[job.suite] = (*sittings.get(job.suite, ()), _sitting(run, job))
-    forced = {fact for part in run.folder.facts().segment for fact in part.forced}
-    if run.seal is not None:
-        forced |= set(run.seal.forced)
-    return Side(
-        name=f"{run.name}:{point}",
-        lock=run.lock,
-        point=point,
-        sealed=run.seal is not None,
-        forced=tuple(sorted(forced)),
-        sittings=sittings,
-    )
-
-
-def _sitting(run: OpenRun, job: Job) -> Sitting:
-    suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
-    _check_sealed(run, f"record/{job.name}.jsonl", f"grades/{job.name}.jsonl")
-    record = run.folder.record(job.name)
-    if record is None:
-        return Sitting(
-            repeat=job.repeat, items=job.items, rows=(), outcomes={}, grade_version=suite.grade_version
-        )
-    if record.header.job_digest != job.digest:
-        raise InputError("the record belongs to another lock").within(f"record/{job.name}.jsonl")
-    version, grades = _grades(run, job, suite, record)
-    outcomes: dict[str, Outcome] = {grade.item: grade.outcome for grade in grades}
-    return Sitting(
-        repeat=job.repeat, items=job.items, rows=record.rows, outcomes=outcomes, grade_version=version
-    )
-
-
-def _grades(run: OpenRun, job: Job, suite: SuitePin, record: Record) -> tuple[int, tuple[Grade, ...]]:
-    """The grades that were written for this very record, or worked out now where there are none yet."""
-    name = f"grades/{job.name}.jsonl"
-    if record.closing is None or not (run.folder.path / name).is_file():
-        return suite_kind(suite.kind).grade_version, grades_of(run.folder, run.lock, record)
-    header, grades = run.folder.grades(job.name)
-    if header.job_digest != job.digest or header.answers_digest != record.closing.answers_digest:
-        raise InputError("the grades are not of this record", hint="grade the run again").within(name)
-    return header.grade_version, grades
-
-
-def _check_sealed(run: OpenRun, *names: str) -> None:
-    """What is read is what was sealed.
-
-    Raises:
-        InputError: A file is not sealed, or not as it was.
-    """
-    if run.seal is None:
-        return
-    digests = {file.path: file.digest for file in run.seal.file}
-    for name in names:
-        if digests.get(name) != blake3_of(run.folder.read(name)):
-            raise InputError(
-                "the file was changed after the run was sealed", hint="run the lock again"
-            ).within(f"{run.name}/{name}")
 
 
 def _named(text: str) -> tuple[Path, str | None]:
@@ -350,14 +226,39 @@ def _treatment(asked: Asked, left: Lock, right: Lock) -> Treatment:
 def _repeats(again: list[OpenRun], run: OpenRun) -> OpenRun | None:
     """A further run of the same lock."""
     for other in again:
-        if other.data == run.data and other.folder.path != run.folder.path:
+        if other.data == run.data and not is_one_run(other, run):
             return other
     return None
 
 
 def _refuse_strangers(again: list[OpenRun], runs: tuple[OpenRun, OpenRun]) -> None:
     for other in again:
-        if all(other.data != run.data or other.folder.path == run.folder.path for run in runs):
+        if all(other.data != run.data for run in runs):
             raise UsageError(
                 f"`{other.name}` is no further run of a compared lock", hint="run the same lock once more"
             )
+        if all(is_one_run(other, run) for run in runs if other.data == run.data):
+            raise UsageError(
+                f"`{other.name}` is the compared run itself or a copy of it, which shows no noise",
+                hint="run the same lock once more",
+            )
+
+
+def _without_themselves(
+    chosen: list[tuple[str, str]], left: OpenRun, right: OpenRun
+) -> list[tuple[str, str]]:
+    """The pairs of which neither is the other.
+
+    Raises:
+        UsageError: There are none.
+    """
+    if not is_one_run(left, right):
+        return chosen
+    others = [(a, b) for a, b in chosen if a != b]
+    if not others:
+        same = left.folder.path.resolve() == right.folder.path.resolve()
+        raise UsageError(
+            f"`{left.name}` would be compared with {'itself' if same else f'a copy of itself, `{right.name}`'}",
+            hint="name a second run or point",
+        )
+    return others

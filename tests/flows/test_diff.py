@@ -14,7 +14,7 @@ from qlock.core.comparison import Comparison, exit_code_of
 from qlock.core.pairs import Loss
 from qlock.core.record import line_bytes
 from qlock.errors import AbsentError, ExitCode, InputError, QlockError, UsageError
-from qlock.flows.diff import Asked, diff, open_run, open_side
+from qlock.flows.diff import Asked, diff
 from qlock.flows.run_folder import RunFolder
 from tests.fakes.project import Project
 
@@ -72,14 +72,44 @@ def test_two_quants_of_one_run_can_be_named(project: Project) -> None:
     assert compared(project, RUNS, reference="B@plain") == [("B@plain", "A@plain")]
 
 
+def again(project: Project) -> str:
+    """The folder of a further run of the lock, begun a minute later."""
+    project.world.clock.sleep_s(60)
+    ran = project.run(repeat_lock=True)
+    assert ran.state == "sealed"
+    return str(ran.folder)
+
+
 def test_two_runs_compare_points_of_one_name(project: Project) -> None:
-    assert compared(project, RUNS, right=RUNS) == [("A@plain", "A@plain"), ("B@plain", "B@plain")]
-    assert compared(project, f"{RUNS}:A@plain", right=RUNS) == [("A@plain", "A@plain")]
-    assert compared(project, RUNS, right=f"{RUNS}:B@plain") == [("B@plain", "B@plain")]
-    assert compared(project, RUNS, right=RUNS, reference="A@plain") == [
+    first, second = f"{RUNS}/{run_name(project)}", again(project)
+    assert compared(project, first, right=second) == [("A@plain", "A@plain"), ("B@plain", "B@plain")]
+    assert compared(project, f"{first}:A@plain", right=second) == [("A@plain", "A@plain")]
+    assert compared(project, first, right=f"{second}:B@plain") == [("B@plain", "B@plain")]
+    assert compared(project, first, right=second, reference="A@plain") == [
         ("A@plain", "A@plain"),
         ("A@plain", "B@plain"),
     ]
+
+
+@pytest.mark.parametrize(
+    "left, right", [("", ""), (":A@plain", ":A@plain"), (":A@plain", ""), ("", ":B@plain")]
+)
+def test_a_run_is_not_compared_with_itself(project: Project, tmp_path: Path, left: str, right: str) -> None:
+    name = f"small@cpu-amd-1a-02/{run_name(project)}"
+    hint = "name a second run or point"
+    assert refused(project, UsageError, f"{RUNS}{left}", right=f"{RUNS}{right}") == (
+        f"`{name}` would be compared with itself",
+        hint,
+    )
+    shutil.copytree(project.runs / run_name(project), tmp_path / "other/copy")
+    assert refused(project, UsageError, f"{RUNS}{left}", right=f"{tmp_path}/other/copy{right}") == (
+        f"`{name}` would be compared with a copy of itself, `other/copy`",
+        hint,
+    )
+
+
+def test_other_points_of_a_run_may_be_compared_by_naming_it_twice(project: Project) -> None:
+    assert compared(project, RUNS, right=RUNS, reference="A@plain") == [("A@plain", "B@plain")]
 
 
 def test_a_new_release_is_compared_with_the_old_run(project: Project) -> None:
@@ -170,14 +200,47 @@ def test_locks_that_declare_two_treatments_must_be_told_which(project: Project) 
 
 def test_a_second_run_of_the_lock_measures_the_noise(project: Project) -> None:
     first = run_name(project)
-    again = project.run(repeat_lock=True)
     run = f"{RUNS}/{first}"
-    (found,) = diff(project.world, Asked(left=run, noise=(str(again.folder),)))
+    (found,) = diff(project.world, Asked(left=run, noise=(again(project),)))
     assert [(floor.side, floor.value) for floor in found.suite[0].noise] == [("a", 0.0), ("b", 0.0)]
-    assert refused(project, UsageError, run, noise=(run,)) == (
-        f"`small@cpu-amd-1a-02/{first}` is no further run of a compared lock",
+
+
+def test_the_run_itself_and_a_copy_of_it_show_no_noise(project: Project, tmp_path: Path) -> None:
+    first = run_name(project)
+    shutil.copytree(project.runs / first, tmp_path / "other/copy")
+    for noise, name in (
+        (f"{RUNS}/{first}", f"small@cpu-amd-1a-02/{first}"),
+        (str(tmp_path / "other/copy"), "other/copy"),
+    ):
+        assert refused(project, UsageError, f"{RUNS}/{first}", noise=(noise,)) == (
+            f"`{name}` is the compared run itself or a copy of it, which shows no noise",
+            "run the same lock once more",
+        )
+
+
+def test_a_run_of_another_lock_shows_no_noise(project: Project) -> None:
+    first = run_name(project)
+    project.write_spec()
+    project.lock()
+    ran = project.run()
+    assert ran.folder is not None
+    assert refused(project, UsageError, f"{RUNS}/{first}", noise=(str(ran.folder),)) == (
+        f"`small@cpu-amd-1a-02/{ran.folder.name}` is no further run of a compared lock",
         "run the same lock once more",
     )
+
+
+def test_a_second_run_that_answers_otherwise_is_no_noise_but_a_fault(project: Project) -> None:
+    first = run_name(project)
+    project.script.replies = project.script.replies | {"q03": "9"}
+    second = again(project)
+    found = diff(project.world, Asked(left=f"{RUNS}/{first}", right=second))
+    assert [one.state for one in found] == ["invalid", "invalid"]
+    (with_noise,) = diff(project.world, Asked(left=f"{RUNS}/{first}", noise=(second,)))
+    assert [one.path for one in with_noise.difference if one.standing == "fatal"] == [
+        "noise.a.suite.digits.answers.1",
+        "noise.b.suite.digits.answers.1",
+    ]
 
 
 def opened(project: Project) -> RunFolder:
@@ -281,17 +344,6 @@ def test_a_forced_run_is_never_valid(project: Project) -> None:
 def test_a_path_with_a_colon_is_a_path(project: Project, tmp_path: Path) -> None:
     shutil.copytree(project.runs / run_name(project), tmp_path / "a:b@c d")
     assert compared(project, str(tmp_path / "a:b@c d")) == [("A@plain", "B@plain")]
-
-
-def test_a_side_is_what_lies_in_the_folder(project: Project) -> None:
-    run = open_run(project.world, Path(RUNS))
-    side = open_side(run, "B@plain")
-    assert (side.sealed, side.forced, side.point) == (True, (), "B@plain")
-    assert [(name, len(sittings), sittings[0].items) for name, sittings in side.sittings.items()] == [
-        ("digits", 1, 12),
-        ("text", 1, 3),
-    ]
-    assert side.sittings["digits"][0].outcomes.keys() == {f"q{number:02d}" for number in range(12)}
 
 
 def test_locks_are_compared_without_a_run(project: Project) -> None:

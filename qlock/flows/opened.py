@@ -1,0 +1,166 @@
+"""Runs that are compared: opening them, and reading a point of one, each file checked against the seal.
+
+Does not live here: which runs and points are meant (``flows.diff``), the files themselves (``flows.run_folder``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from qlock.core.digest import blake3_of
+from qlock.core.escape import for_message
+from qlock.core.exchange import Outcome
+from qlock.core.lock import Lock, SuitePin, lock_digest
+from qlock.core.plan import Job, jobs
+from qlock.core.record import Grade, Record, Seal
+from qlock.core.sides import Side, Sitting
+from qlock.errors import AbsentError, InputError
+from qlock.flows.kinds import suite_kind
+from qlock.flows.run_folder import RunFolder, run_folders
+from qlock.flows.scores import grades_of
+from qlock.world.interface import World
+
+
+class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run whose lock has been read."""
+
+    folder: RunFolder
+    lock: Lock
+    data: bytes
+    seal: Seal | None
+
+    @property
+    def name(self) -> str:
+        """The last two parts of its path: the same in every clone."""
+        return f"{self.folder.path.parent.name}/{self.folder.path.name}"
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """Names of its points."""
+        return tuple(point.name for point in self.lock.point)
+
+
+def open_run(world: World, path: Path) -> OpenRun:
+    """A run by its folder, or by the folder of all runs of a lock.
+
+    Raises:
+        AbsentError: There is none, or several could be meant.
+    """
+    whole = world.cwd / path
+    if not (whole / "lock.toml").is_file():
+        whole = _only_run(whole, str(path))
+    folder = RunFolder(world, whole)
+    lock, data = folder.lock()
+    seal = folder.seal()
+    if seal is not None and seal.lock_digest != lock_digest(data):
+        raise InputError("the lock is not the one that was sealed").within(f"{whole.name}/lock.toml")
+    return OpenRun(folder=folder, lock=lock, data=data, seal=seal)
+
+
+def _only_run(runs: Path, asked: str) -> Path:
+    """The one run in a folder of runs; the one sealed run, where others are open."""
+    shown = for_message(asked)
+    found = run_folders(runs)
+    if not found:
+        raise AbsentError(f"there is no run at `{shown}`", hint="give the folder that holds `lock.toml`")
+    sealed = [path for path in found if (path / "seal.json").is_file()]
+    choice = sealed or list(found)
+    if len(choice) > 1:
+        names = ", ".join(path.name for path in choice)
+        raise AbsentError(
+            f"`{shown}` holds several runs: {names}", hint=f"name one: {shown}/{choice[0].name}"
+        )
+    return choice[0]
+
+
+def open_side(run: OpenRun, point: str) -> Side:
+    """A point of a run with its records and grades.
+
+    Raises:
+        InputError: A record or its grades are unreadable, of another job, or were changed after the seal.
+    """
+    sittings: dict[str, tuple[Sitting, ...]] = {}
+    for job in jobs(run.lock):
+        if job.point == point:
+            sittings[job.suite] = (*sittings.get(job.suite, ()), _sitting(run, job))
+    forced = {fact for part in run.folder.facts().segment for fact in part.forced}
+    if run.seal is not None:
+        forced |= set(run.seal.forced)
+    return Side(
+        name=f"{run.name}:{point}",
+        lock=run.lock,
+        point=point,
+        sealed=run.seal is not None,
+        forced=tuple(sorted(forced)),
+        sittings=sittings,
+    )
+
+
+def _sitting(run: OpenRun, job: Job) -> Sitting:
+    suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
+    _check_sealed(run, f"record/{job.name}.jsonl", f"grades/{job.name}.jsonl")
+    record = run.folder.record(job.name)
+    if record is None:
+        return Sitting(
+            repeat=job.repeat, items=job.items, rows=(), outcomes={}, grade_version=suite.grade_version
+        )
+    if record.header.job_digest != job.digest:
+        raise InputError("the record belongs to another lock").within(f"record/{job.name}.jsonl")
+    version, grades = _grades(run, job, suite, record)
+    outcomes: dict[str, Outcome] = {grade.item: grade.outcome for grade in grades}
+    return Sitting(
+        repeat=job.repeat, items=job.items, rows=record.rows, outcomes=outcomes, grade_version=version
+    )
+
+
+def _grades(run: OpenRun, job: Job, suite: SuitePin, record: Record) -> tuple[int, tuple[Grade, ...]]:
+    """The grades that were written for this very record, or worked out now where there are none yet."""
+    name = f"grades/{job.name}.jsonl"
+    if record.closing is None or not (run.folder.path / name).is_file():
+        return suite_kind(suite.kind).grade_version, grades_of(run.folder, run.lock, record)
+    header, grades = run.folder.grades(job.name)
+    if header.job_digest != job.digest or header.answers_digest != record.closing.answers_digest:
+        raise InputError("the grades are not of this record", hint="grade the run again").within(name)
+    return header.grade_version, grades
+
+
+def _check_sealed(run: OpenRun, *names: str) -> None:
+    """What is read is what was sealed.
+
+    Raises:
+        InputError: A file is not sealed, or not as it was.
+    """
+    if run.seal is None:
+        return
+    digests = {file.path: file.digest for file in run.seal.file}
+    for name in names:
+        if digests.get(name) != blake3_of(run.folder.read(name)):
+            raise InputError(
+                "the file was changed after the run was sealed", hint="run the lock again"
+            ).within(f"{run.name}/{name}")
+
+
+def is_one_run(a: OpenRun, b: OpenRun) -> bool:
+    """Whether two folders hold one run: they are the same folder, or one was copied from the other.
+
+    A copy has the same lock, began in the same second on the same machine, and an answer in it took just as long. Two
+    runs that are started at once share the beginning, but not the times of their answers.
+    """
+    if a.folder.path.resolve() == b.folder.path.resolve():
+        return True
+    begun = [
+        [(part.started_utc, part.host_name, part.boot_id) for part in run.folder.facts().segment[:1]]
+        for run in (a, b)
+    ]
+    if a.data != b.data or begun[0] != begun[1]:
+        return False
+    for job in jobs(a.lock):
+        mine, theirs = (run.folder.record(job.name) for run in (a, b))
+        if mine is not None and theirs is not None:
+            times = {row.item: row.times for row in mine.rows}
+            shared = [row for row in theirs.rows if row.item in times]
+            if shared:
+                return any(times[row.item] == row.times for row in shared)
+    return False
