@@ -94,10 +94,12 @@ def _say(means: Means, checked: Checked) -> None:
     if checked.why_stale:
         talk.say("error", f"the lock is stale: {checked.why_stale}")
         talk.say("hint", "renew it with `qlock resolve`")
-    looked = f"{len(checked.points)} points" if checked.points else "files and device"
+    looked = f"{len(checked.points)} points are" if checked.points else "files and device are"
+    if len(checked.points) == 1:
+        looked = "1 point is"
     match checked.state:
         case "verified" | "stale":
-            talk.say("ok", f"{looked} are as locked")
+            talk.say("ok", f"{looked} as locked")
         case "refused":
             talk.say("error", "this is not what is locked; `qlock run` will refuse")
         case "absent":

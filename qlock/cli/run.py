@@ -23,6 +23,7 @@ from qlock.cli.shown import (
     short_path,
     whole_path,
 )
+from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -210,7 +211,10 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
     folder = "" if ran.folder is None else short_path(world, ran.folder)
     match ran.state:
         case "sealed":
-            talk.say("ok", f"sealed, {ran.measured} items measured; answers_digest {ran.answers_digest}")
+            talk.say(
+                "ok",
+                f"sealed, {count_text(ran.measured, 'item')} measured; answers_digest {ran.answers_digest}",
+            )
         case "already-sealed":
             talk.say("ok", f"this lock was run before; answers_digest {ran.answers_digest}")
             talk.say("hint", "run it once more with --repeat-lock to see how far two runs differ")

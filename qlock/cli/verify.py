@@ -36,14 +36,18 @@ def verb(means: Means, /, *, run: Path, as_json: bool) -> Answer:
         talk.say("error", f"{fault.what} is not as sealed")
         talk.rows(("expected", fault.expected), ("found", fault.found))
     if len(seen.faults) > _MOST_FAULTS:
-        talk.say("error", f"{len(seen.faults) - _MOST_FAULTS} more things are not as sealed")
+        talk.say(
+            "error", f"not as sealed either: {count_text(len(seen.faults) - _MOST_FAULTS, 'more thing')}"
+        )
     for note in seen.notes:
         talk.say("note", note)
     for fact in seen.forced:
         talk.say("warning", f"FORCED: `{fact}` was allowed to differ; no comparison with this run is valid")
     match seen.state:
         case "verified":
-            talk.say("ok", f"{count_text(seen.files, 'file')} and {count_text(seen.jobs, 'job')} are as sealed")
+            talk.say(
+                "ok", f"{count_text(seen.files, 'file')} and {count_text(seen.jobs, 'job')} are as sealed"
+            )
         case "broken":
             talk.say("error", "the seal is broken: this run is not what was measured")
             talk.say("hint", "get it again from whoever measured it, or measure again")

@@ -15,6 +15,13 @@ def test_as_locked(locked: Project, typed: Type) -> None:
     assert (said.code, said.out, said.talk) == (0, "", ["ok: 2 points are as locked"])
 
 
+def test_one_point_is_no_plural(project: Project, typed: Type) -> None:
+    del project.models["B"]
+    project.write_spec()
+    project.lock()
+    assert typed("check", LOCK).talk == ["ok: 1 point is as locked"]
+
+
 def test_quick(locked: Project, typed: Type) -> None:
     said = typed("check", LOCK, "--quick")
     assert (said.code, said.talk) == (0, ["ok: files and device are as locked"])

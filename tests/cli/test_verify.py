@@ -42,7 +42,7 @@ def test_many_faults_are_counted(run: Path, typed: Type) -> None:
     for number in range(60):
         (run / "grades" / f"{number}.jsonl").write_bytes(b"")
     said = typed("verify", run)
-    assert "error: 10 more things are not as sealed" in said.talk
+    assert "error: not as sealed either: 10 more things" in said.talk
     assert len(json.loads(typed("verify", run, "--json").out)["faults"]) == 60
 
 
