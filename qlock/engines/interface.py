@@ -44,6 +44,11 @@ class Sampling(Base, frozen=True, kw_only=True):
     """Go on after an end token, for speed tests and probes."""
 
 
+def tokenizing_s(text: str) -> float:
+    """How long tokenizing a text may take, in seconds: a minute, and what a slow tokenizer needs for its length."""
+    return 60.0 + len(text) / 100_000
+
+
 def greedy(answer_tokens: int, *, ignore_eos: bool) -> Sampling:
     """The likeliest token at every step, and nothing else that could choose."""
     return Sampling(

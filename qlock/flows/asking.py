@@ -38,6 +38,15 @@ from qlock.flows.run_folder import items_digest
 from qlock.suites.interface import Data, Item, Play
 from qlock.world.render import Renderer
 
+MOST_CHARACTERS = 4_000_000
+"""Of one prompt, where no context could hold more."""
+MOST_CHARACTERS_OF_A_TOKEN = 256
+"""No vocabulary has longer tokens in numbers that matter."""
+MOST_CHARACTERS_OF_A_SUITE = 1 << 28
+"""Of all first prompts together: 500 of a 128k context."""
+MOST_RENDERING_S = 600.0
+"""Processor seconds in which a chat template renders all items of a suite; one item takes milliseconds."""
+
 _THINKING = {"template-default": None, "on": True, "off": False}
 
 
@@ -80,7 +89,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         """Every item in order, with its first request rendered and tokenized.
 
         Raises:
-            InputError: Two items share an id, a template cannot render an item, or BOS is doubled.
+            InputError: Two items share an id, a template cannot render an item, BOS is doubled, or a prompt, or all
+                of them together, are too long to be tokenized.
         """
         limit = self.suite.items_limit
         items = self.kind.items(data, self.params, self._tokens_of)[: None if limit is UNSET else limit]
@@ -90,7 +100,9 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     def _first(self, items: tuple[Item, ...]) -> list[tuple[Item, Prompt, int]]:
         texts: list[tuple[Item, str, bool, bool, bool]] = []
         scores: dict[str, Score] = {}
-        for item in items:
+        characters = 0
+        began_s = self.renderer.spent_s
+        for number, item in enumerate(items, start=1):
             play = self.play(item)
             request = next(play)
             play.close()
@@ -100,6 +112,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
                     texts.append((item, "", False, False, False))
                 case Complete(prompt=prompt):
                     texts.append((item, *self._text(prompt, item.id)))
+                    characters += len(texts[-1][1])
+                    _refuse_endless(characters, self.renderer.spent_s - began_s, items=number)
                 case Call():
                     raise InputError("the play begins with a call, expected a request to the model").within(
                         item.id
@@ -133,14 +147,27 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         """Text, whether BOS is to be added, whether special tokens are read, whether the date was asked for."""
         match prompt:
             case Raw(text=text):
+                self._refuse_long(text, item)
                 return text, True, False, False
             case Chat():
                 try:
                     rendered = self.renderer.render(self._template(), self._render_request(prompt))
                 except InputError as error:
                     raise error.within(item) from None
+                self._refuse_long(rendered.text, item)
                 has_bos = starts_with_bos(rendered.text, self.read_back.bos_text)
                 return rendered.text, self.read_back.add_bos and not has_bos, True, rendered.uses_date
+
+    def _refuse_long(self, text: str, item: str) -> None:
+        """Refuse what no context could hold before minutes go into tokenizing it."""
+        context = self.read_back.context_tokens
+        most = max(MOST_CHARACTERS, context * MOST_CHARACTERS_OF_A_TOKEN)
+        if len(text) > most:
+            raise InputError(
+                f"the prompt is too long for a context of `{context}` tokens: got `{len(text)}` characters, "
+                f"expected at most `{most}`",
+                hint="look at the item and at the chat template",
+            ).within(item)
 
     def _template(self) -> Template:
         if self.template is None:
@@ -249,6 +276,21 @@ def reply_of(done: Done, *, prompt_tokens: int) -> Reply:
             return Failed(why=why)
         case _:
             assert_never(done)
+
+
+def _refuse_endless(characters: int, rendering_s: float, *, items: int) -> None:
+    """Refuse a suite whose prompts would fill the memory, or whose template would go on for hours."""
+    if characters > MOST_CHARACTERS_OF_A_SUITE:
+        raise InputError(
+            f"the prompts of the first `{items}` items have `{characters}` characters, "
+            f"expected at most `{MOST_CHARACTERS_OF_A_SUITE}` in a suite",
+            hint="look at the chat template, or split the suite",
+        )
+    if rendering_s > MOST_RENDERING_S:
+        raise InputError(
+            f"the chat template took longer than {MOST_RENDERING_S:g} s for the first `{items}` items",
+            hint="look at the chat template, or split the suite",
+        )
 
 
 def _check_ids(items: tuple[Item, ...]) -> None:

@@ -12,8 +12,9 @@ Both sides speak JSON, one object a line, at most ``_LINE_BYTES`` long:
 
 1. The child says ``{"ready": true}``.
 2. It is sent ``{"template": …}`` whenever the template is another one, or ``{"request": …}``.
-3. It answers each with ``{"text": …, "uses_date": …}`` (of a template: an empty text), ``{"refused": …}`` with the
-   message of an ``InputError``, or ``{"short_of": "memory"}``.
+3. It answers each with ``{"text": …, "uses_date": …, "cpu_s": …}`` (of a template: an empty text; the
+   seconds are those of the child since its start), ``{"refused": …}`` with the message of an ``InputError``, or
+   ``{"short_of": "memory"}``.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ class Renderer:
         self._limits = limits or RenderLimits()
         self._child: LineChild | None = None
         self._sent: Template | None = None
+        self.spent_s = 0.0
+        """Processor seconds of all that was rendered so far, the starts of children with them."""
+        self._child_s = 0.0
 
     def render(self, template: Template, request: RenderRequest) -> Rendered:
         """The conversation as the template writes it.
@@ -74,6 +78,7 @@ class Renderer:
         """
         if self._child is None:
             self._child = self._start()
+            self._child_s = 0.0
             self._sent = None
         if self._sent != template:
             self._sent = None
@@ -146,7 +151,9 @@ class Renderer:
 
     def _answer(self, said: dict[str, object]) -> Rendered:
         match said:
-            case {"text": str(text), "uses_date": bool(uses_date)}:
+            case {"text": str(text), "uses_date": bool(uses_date), "cpu_s": float(cpu_s)}:
+                self.spent_s += cpu_s - self._child_s
+                self._child_s = cpu_s
                 return Rendered(text=text, uses_date=uses_date)
             case {"refused": str(message)}:
                 raise InputError(message)
@@ -184,7 +191,8 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
             else:
                 assert compiled is not None
                 rendered = compiled.render(msgspec.convert(order["request"], RenderRequest))
-            _write(answers, {"text": rendered.text, "uses_date": rendered.uses_date})
+            spent_s = time.process_time()
+            _write(answers, {"text": rendered.text, "uses_date": rendered.uses_date, "cpu_s": spent_s})
         except MemoryError:
             _write(answers, {"short_of": "memory"})
         except InputError as error:

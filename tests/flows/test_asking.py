@@ -215,6 +215,47 @@ def test_a_template_that_refuses_names_the_item(engine: FakeEngine, renderer: Re
     )
 
 
+def test_a_prompt_that_no_context_could_hold_is_refused_before_it_is_tokenized(
+    engine: FakeEngine, renderer: Renderer
+) -> None:
+    made = asker(engine, renderer, template="{% for _ in range(5) %}{{ 'a' * 1000000 }}{% endfor %}")
+    context = made.read_back.context_tokens
+    for request in (chat("user: hi"), raw("a" * 5_000_000)):
+        with pytest.raises(InputError) as caught:
+            asking(made, q=request).questions({})
+        assert str(caught.value) == (
+            f"q: the prompt is too long for a context of `{context}` tokens: got `5000000` characters, "
+            "expected at most `4000000`"
+        )
+    wide = msgspec.structs.replace(made.read_back, context_tokens=20_000)
+    made = msgspec.structs.replace(made, read_back=wide)
+    assert len(prompted(made, raw("a" * 5_000_000))[1]) == 5_000_001
+
+
+def test_prompts_too_long_together_are_refused(
+    engine: FakeEngine, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qlock.flows.asking.MOST_CHARACTERS_OF_A_SUITE", 10)
+    made = asker(engine, renderer)
+    assert len(asking(made, q1=raw("abcde"), q2=raw("abcde")).questions({})) == 2
+    with pytest.raises(InputError) as caught:
+        asking(made, q1=raw("abcd"), q2=raw("abcd"), q3=raw("abcd"), q4=raw("abcd")).questions({})
+    assert str(caught.value) == (
+        "the prompts of the first `3` items have `12` characters, expected at most `10` in a suite"
+    )
+
+
+def test_a_template_that_takes_long_over_all_items_is_refused(
+    engine: FakeEngine, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qlock.flows.asking.MOST_RENDERING_S", 0.0)
+    made = asker(engine, renderer)
+    assert len(asking(made, q=raw("not rendered")).questions({})) == 1
+    with pytest.raises(InputError) as caught:
+        asking(made, q=chat("user: hi")).questions({})
+    assert str(caught.value) == "the chat template took longer than 0 s for the first `1` items"
+
+
 def test_a_play_that_begins_with_a_call_is_refused(engine: FakeEngine, renderer: Renderer) -> None:
     made = asker(engine, renderer)
     with pytest.raises(InputError) as caught:

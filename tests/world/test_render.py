@@ -222,6 +222,19 @@ def test_closing_twice_and_rendering_again() -> None:
     renderer.close()
 
 
+def test_what_was_spent_adds_up_over_children() -> None:
+    renderer = Renderer()
+    assert renderer.spent_s == 0.0
+    renderer.render(Template(text="{% for _ in range(300000) %}{% endfor %}"), asked())
+    renderer.render(Template(text="a"), asked())
+    first_s = renderer.spent_s
+    assert first_s > 0.0
+    renderer.close()
+    renderer.render(Template(text="a"), asked())
+    assert renderer.spent_s > first_s
+    renderer.close()
+
+
 # --- the child's side, here ---------------------------------------------------------------------------------
 
 
@@ -251,10 +264,10 @@ def test_orders_and_answers(processor_limits: list[tuple[int, int]]) -> None:
         {"request": request},
     ) == [
         {"ready": True},
-        {"text": "", "uses_date": False},
-        {"text": "user", "uses_date": False},
+        {"text": "", "uses_date": False, "cpu_s": 6.5},
+        {"text": "user", "uses_date": False, "cpu_s": 6.5},
         {"refused": "the chat template cannot be read at line 1: unexpected 'end of template'"},
-        {"text": "", "uses_date": False},
+        {"text": "", "uses_date": False, "cpu_s": 6.5},
         {"refused": "the chat template refuses the conversation at line 1: no"},
     ]
     assert processor_limits == [(8, resource.RLIM_INFINITY)] * 5

@@ -19,7 +19,7 @@ import msgspec
 
 from qlock.core.base import Base
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Done, Generate, Load, Measure, Work, padded_tokens
+from qlock.engines.interface import Done, Generate, Load, Measure, Work, padded_tokens, tokenizing_s
 from qlock.engines.llama_cpp import logbook, tools
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
@@ -152,7 +152,7 @@ class LlamaCpp:
                     text,
                     add_special=add_special,
                     parse_special=parse_special,
-                    deadline_s=self._deadlines.progress_s,
+                    deadline_s=min(tokenizing_s(text), self._deadlines.progress_s),
                 )
                 for text in texts
             ]

@@ -21,7 +21,7 @@ from typing import Self
 from qlock.core.base import Base
 from qlock.core.escape import for_message
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Broken, Done, Generated, Load, Measured, Work
+from qlock.engines.interface import Broken, Done, Generated, Load, Measured, Work, tokenizing_s
 from qlock.engines.llama_cpp_python import wire
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
@@ -136,7 +136,7 @@ class LlamaCppPython:
         found = []
         for text in texts:
             self._send(wire.TokenizeOrder(text=text, add_special=add_special, parse_special=parse_special))
-            match self._answer(self._deadlines.progress_s, "tokenize"):
+            match self._answer(min(tokenizing_s(text), self._deadlines.progress_s), "tokenize"):
                 case wire.Tokens(tokens=tokens):
                     found.append(tokens)
                 case other:
