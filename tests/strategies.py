@@ -132,12 +132,14 @@ def _specs(draw: st.DrawFn) -> Spec:
         )
         for suite in _named(draw, SuiteSpec, names=PLAIN_NAMES)
     )
-    model, suite, setting = models[-1].name, suites[-1].name, settings[-1].name
+    suite = suites[-1].name
+    sitting = [pair for pair in points or pairs if suites[-1].models in (UNSET, (pair.model,))]
+    model, setting = sitting[-1].model, sitting[-1].setting
     anchor = strategy(spec.AnchorSpec).map(
         lambda one: (msgspec.structs.replace(one, model=model, suite=suite, setting=setting),)
     )
     gate = strategy(spec.GateSpec).map(lambda one: (msgspec.structs.replace(one, suite=suite),))
-    point = (points or tuple(pairs))[-1]
+    point = sitting[-1]
     compare = strategy(spec.CompareSpec).map(
         lambda one: msgspec.structs.replace(one, reference=f"{point.model}@{point.setting}")
     )
@@ -151,7 +153,7 @@ def _specs(draw: st.DrawFn) -> Spec:
         suite=suites,
         point=points,
         anchor=draw(st.just(()) | anchor),
-        compare=draw(st.just(UNSET) | compare),
+        compare=draw(st.just(UNSET) | compare) if len(sitting) > 1 else UNSET,
         gate=draw(st.just(()) | gate),
         slurm=draw(st.dictionaries(TEXTS, PLAIN, max_size=2)),
     )

@@ -31,7 +31,7 @@ from qlock.core.escape import for_message
 from qlock.core.pairs import MOST_MISSING_SHARE, Cells, Pair, Pairing, ending_of
 from qlock.core.record import Row
 from qlock.core.scores import paired_scores
-from qlock.core.slices import slices_of
+from qlock.core.slices import slices_meant, slices_of
 from qlock.core.spec import GateRule, GateSpec
 from qlock.core.stats import CannotTell, Interval, PairsNeeded
 from qlock.core.units import share_percent
@@ -110,9 +110,7 @@ def pairs_in(pairs: Sequence[Pair], slice_: str) -> list[Pair] | str:
     if not slice_:
         return list(pairs)
     members = slices_of(pairs)
-    if slice_ in members:
-        return members[slice_]
-    named = [name for name in sorted(members) if name.partition("=")[2] == slice_]
+    named = slices_meant(members, slice_)
     if not named:
         return f"no scored pair lies in the slice `{for_message(slice_)}`"
     if len(named) > 1:

@@ -5,7 +5,7 @@ Does not live here: the score itself (``core.scores``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qlock.core import stats
 from qlock.core.base import Base, Count, Share
@@ -77,6 +77,12 @@ def slices_of(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
         for name, value in pair.a.row.slices.items():
             members.setdefault(f"{name}={value}", []).append(pair)
     return members
+
+
+def slices_meant(known: Iterable[str], slice_: str) -> tuple[str, ...]:
+    """Which of the known slices a gate means: the one of that name, else those whose value it is."""
+    names = sorted(known)
+    return (slice_,) if slice_ in names else tuple(name for name in names if name.partition("=")[2] == slice_)
 
 
 def _row(name: str, pairs: list[Pair], describe_only: str) -> SliceRow:

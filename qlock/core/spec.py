@@ -8,7 +8,7 @@ whatever has to be looked up (``flows.resolve``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -31,6 +31,7 @@ PointName = Annotated[
     ),
 ]
 _INT32_MAX = 2**31 - 1
+_MOST_NAMES = 10
 _PAIRS_MAX = 100_000
 """Of points and suites: far more than anybody measures, and soon counted."""
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
@@ -184,6 +185,7 @@ class CompareSpec(Base, frozen=True, kw_only=True):
 
 
 GateRule = Literal["non-inferior", "no-more-errors", "ending-share", "agreement-share"]
+GATE_RULES: tuple[GateRule, ...] = get_args(GateRule)
 
 
 class GateSpec(Base, frozen=True, kw_only=True):
@@ -267,6 +269,42 @@ def _check(spec: Spec) -> None:
     if spec.compare is not UNSET:
         _known(spec.compare.reference, tuple(points(spec)), "compare.reference", "point")
     _check_jobs(spec)
+    _check_can_be_asked(spec)
+
+
+def _check_can_be_asked(spec: Spec) -> None:
+    """Some job answers every anchor, and in the suite of every gate another point meets the reference."""
+    sat = {suite.name: suite_points(spec, suite) for suite in spec.suite}
+    every = points(spec)
+    for index, anchor in enumerate(spec.anchor):
+        asked = [
+            name
+            for name in sat[anchor.suite]
+            if anchor.model == every[name].model and anchor.setting in (UNSET, every[name].setting)
+        ]
+        if not asked:
+            which = anchor.model if anchor.setting is UNSET else f"{anchor.model}@{anchor.setting}"
+            raise InputError(
+                f"`{which}` does not sit the suite `{anchor.suite}`, expected one of: {_listed(sat[anchor.suite])}"
+            ).within(f"anchor[{index}]")
+    reference = "" if spec.compare is UNSET else spec.compare.reference
+    for index, gate in enumerate(spec.gate if reference else ()):
+        sitting = sat[gate.suite]
+        if reference not in sitting:
+            raise InputError(
+                f"the reference `{reference}` does not sit the suite `{gate.suite}`, "
+                f"which is sat by: {_listed(sitting)}"
+            ).within(f"gate[{index}]")
+        if len(sitting) == 1:
+            raise InputError(
+                f"the reference `{reference}` sits the suite `{gate.suite}` alone, "
+                "expected a suite that another point sits too"
+            ).within(f"gate[{index}]")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_jobs(spec: Spec) -> None:

@@ -36,6 +36,7 @@ from qlock.core.spec import Spec, SuiteSpec, points, read_spec, spec_digest
 from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
 from qlock.flows.device import Here, asked_device, opener
+from qlock.flows.gated import check_gates
 from qlock.flows.keeping import Ground, kept_points
 from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
 from qlock.flows.moving import Move, moves, point_moves
@@ -115,10 +116,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
             for setting in spec.setting
         ),
     )
-    exams = tuple(
-        pinning.exam(world, spec, suite, base=base, rehash=asked.rehash, old=_kept_suite(old, suite, asked))
-        for suite in spec.suite
-    )
+    exams = _exams(world, spec, old, asked, base=base)
     kept = {} if old is None else kept_points(ground, exams, old)
     engine = None if old is None else old.engine[0]
     if asked.prove:
@@ -188,6 +186,16 @@ def _check_owner(path: Path, data: bytes, spec_path: Path) -> None:
 def _order(spec: Spec, base: Path, old: Lock | None, asked: Asked) -> Order:
     moving = frozenset(model.name for model in spec.model if _is_named("model", model.name, asked.upgrade))
     return Order(base=base, old=old, moving=moving, folders=asked.models, rehash=asked.rehash)
+
+
+def _exams(world: World, spec: Spec, old: Lock | None, asked: Asked, *, base: Path) -> tuple[Exam, ...]:
+    """Every suite with its files; the gates of the spec can be decided by them."""
+    exams = tuple(
+        pinning.exam(world, spec, suite, base=base, rehash=asked.rehash, old=_kept_suite(old, suite, asked))
+        for suite in spec.suite
+    )
+    check_gates(spec.gate, exams)
+    return exams
 
 
 def _kept_suite(old: Lock | None, suite: SuiteSpec, asked: Asked) -> SuitePin | None:

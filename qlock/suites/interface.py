@@ -6,6 +6,7 @@ A suite is a module ``qlock/suites/<kind>.py`` (or a folder) that defines
 - ``GRADE_VERSION``: rises when a score can move (grade again, no engine needed);
 - ``Params``: a struct with defaults, the suite's own keys in ``[[suite]]``;
 - ``SOURCES``: the names of those keys that hold a data source (``"items"``, ``"text"``);
+- ``GATES``: the rules of gates that its outcomes can decide;
 - ``items(data, params, tokens_of)``: the questions, in order, before ``limit``;
 - ``ask(item, params)``: a generator that yields a ``Request``, is sent a ``Reply`` and returns an ``Answer``;
 - ``grade(item, answer, params)``: the ``Outcome``;

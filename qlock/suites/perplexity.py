@@ -26,6 +26,8 @@ from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 ASK_VERSION = 1
 GRADE_VERSION = 1
 SOURCES = ("text",)
+GATES = ()
+"""Nothing is right or wrong, and nothing is written."""
 
 _LARGEST_COST = 1e6  # nats; float32 logits of a working model give under 200, and squares must stay finite
 

@@ -33,6 +33,8 @@ from tests.fakes.changes import changed
 from tests.fakes.documents import a_digest, a_spec, spec_bytes
 from tests.strategies import strategy
 
+replace = msgspec.structs.replace
+
 
 def read(text: str | bytes) -> Spec:
     return read_spec(text if isinstance(text, bytes) else text.encode(), name="x.toml")
@@ -164,6 +166,7 @@ def test_what_is_refused(text: str, message: str) -> None:
 POINT = PointSpec(model="F16", setting="f16kv")
 ANCHOR = AnchorSpec(model="F16", suite="wikitext", setting="f16kv", published=1.0, source="", tolerance=0.5)
 GATE = GateSpec(suite="orders", rule="no-more-errors")
+TEXT, EXAM = a_spec().suite
 
 
 @pytest.mark.parametrize(
@@ -194,6 +197,31 @@ GATE = GateSpec(suite="orders", rule="no-more-errors")
             "gate[1].suite: got `s`, expected a suite of this spec: wikitext, orders",
         ),
         (
+            {
+                "anchor": (ANCHOR, replace(ANCHOR, suite="orders")),
+                "suite": (TEXT, replace(EXAM, models=("Q4_K_M",))),
+            },
+            "anchor[1]: `F16@f16kv` does not sit the suite `orders`, expected one of: Q4_K_M@f16kv",
+        ),
+        (
+            {"anchor": (replace(ANCHOR, setting=UNSET),), "suite": (replace(TEXT, models=("Q4_K_M",)), EXAM)},
+            "anchor[0]: `F16` does not sit the suite `wikitext`, expected one of: Q4_K_M@f16kv",
+        ),
+        (
+            {"suite": (TEXT, replace(EXAM, models=("Q4_K_M",)))},
+            (
+                "gate[0]: the reference `F16@f16kv` does not sit the suite `orders`, "
+                "which is sat by: Q4_K_M@f16kv"
+            ),
+        ),
+        (
+            {"suite": (TEXT, replace(EXAM, models=("F16",)))},
+            (
+                "gate[0]: the reference `F16@f16kv` sits the suite `orders` alone, "
+                "expected a suite that another point sits too"
+            ),
+        ),
+        (
             {"compare": CompareSpec(reference="a@b")},
             "compare.reference: got `a@b`, expected a point of this spec: F16@f16kv, Q4_K_M@f16kv",
         ),
@@ -222,6 +250,23 @@ GATE = GateSpec(suite="orders", rule="no-more-errors")
 )
 def test_rules_across_tables(changes: dict[str, Any], message: str) -> None:
     assert refusal(spec_bytes(a_spec(**changes))) == f"x.toml.{message}"
+
+
+def test_without_a_reference_a_gate_waits_for_the_one_that_is_named_later() -> None:
+    spec = a_spec(suite=(TEXT, replace(EXAM, models=("F16",))), compare=UNSET)
+    assert read_spec(spec_bytes(spec), name="x.toml").gate == spec.gate
+
+
+def test_of_many_points_the_first_ten_are_told() -> None:
+    settings = tuple(SettingSpec(name=f"s{index:02}") for index in range(12))
+    anchor = replace(ANCHOR, model="F16", setting=UNSET)
+    spec = a_spec(
+        setting=settings, anchor=(anchor,), suite=(replace(TEXT, models=("Q4_K_M",)),), compare=UNSET, gate=()
+    )
+    told = ", ".join(f"Q4_K_M@s{index:02}" for index in range(10))
+    assert refusal(spec_bytes(spec)) == (
+        f"x.toml.anchor[0]: `F16` does not sit the suite `wikitext`, expected one of: {told} and 2 more"
+    )
 
 
 def test_more_than_anybody_measures_is_refused_before_it_is_counted_out() -> None:

@@ -32,6 +32,7 @@ from qlock.core.exchange import (
     Score,
     Scored,
 )
+from qlock.core.spec import GATE_RULES
 from qlock.suites.interface import Answer, Item, play_back
 
 KINDS = sorted(
@@ -88,6 +89,7 @@ def test_all_names_are_defined(sample: Sample) -> None:
     assert issubclass(module.Params, Base)
     assert set(module.SOURCES) <= set(known_keys(module.Params, ""))
     assert set(module.SOURCES) == set(sample.sample.DATA)
+    assert set(module.GATES) <= set(GATE_RULES)
 
 
 @every_kind

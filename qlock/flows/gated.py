@@ -1,0 +1,86 @@
+"""Whether the gates of a spec can be decided at all, as far as that is known before anything is measured.
+
+A gate that no run can ever decide would be a promise that nobody keeps: it is refused when the spec is resolved.
+
+Does not live here: who sits a suite (``core.spec``), and what a gate comes to (``core.gates``).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from qlock.core.escape import for_message
+from qlock.core.slices import slices_meant
+from qlock.core.spec import GateSpec
+from qlock.errors import InputError, QlockError
+from qlock.flows.kinds import params_of, suite_kind
+from qlock.flows.proving import Exam
+
+_MOST_NAMES = 10
+
+
+def check_gates(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> None:
+    """Refuse a gate whose rule its suite cannot decide, or whose slice holds no item.
+
+    Raises:
+        InputError: With the gate's path in front, and what there is.
+    """
+    by_name = {exam.pin.name: exam for exam in exams}
+    slices: dict[str, frozenset[str]] = {}
+    for gate in gates:
+        exam = by_name[gate.suite]
+        _check_rule(gate, exam)
+        if gate.slice:
+            if gate.suite not in slices:
+                slices[gate.suite] = _slices(exam)
+            _check_slice(gate, slices[gate.suite])
+
+
+def _check_rule(gate: GateSpec, exam: Exam) -> None:
+    rules = suite_kind(exam.pin.kind).gates
+    if gate.rule not in rules:
+        known = f"one of: {', '.join(rules)}" if rules else "no gate"
+        raise InputError(
+            f"got `{gate.rule}`, expected {known}: a suite of the kind `{exam.pin.kind}` cannot decide it"
+        ).within(f"gate.{gate.suite}.rule")
+
+
+def _slices(exam: Exam) -> frozenset[str]:
+    """Every slice of the items that are asked, as ``NAME=VALUE``."""
+    kind, here = suite_kind(exam.pin.kind), f"suite.{exam.pin.name}"
+    try:
+        items = kind.items(exam.data, params_of(kind, exam.pin, where=here), _as_bytes)
+    except QlockError as error:
+        raise error.within(here) from None
+    limit = len(items) if exam.pin.items_limit is UNSET else exam.pin.items_limit
+    return frozenset(f"{name}={value}" for item in items[:limit] for name, value in item.slices.items())
+
+
+def _as_bytes(text: str) -> tuple[int, ...]:
+    """Tokens before there is a vocabulary: no slice depends on it."""
+    return tuple(text.encode())
+
+
+def _check_slice(gate: GateSpec, known: frozenset[str]) -> None:
+    meant = slices_meant(known, gate.slice)
+    if len(meant) == 1:
+        return
+    shown = for_message(gate.slice)
+    if meant:
+        message, hint = f"`{shown}` could be any of {_listed(meant)}", "name the slice as NAME=VALUE"
+    elif not known:
+        message, hint = f"got `{shown}`, but the items have no slices", ""
+    else:
+        near = difflib.get_close_matches(gate.slice, sorted(known), n=1)
+        message = f"no item lies in the slice `{shown}`, expected one of: {_listed(sorted(known))}"
+        hint = f"did you mean `{for_message(near[0])}`?" if near else ""
+    raise InputError(message, hint=hint).within(f"gate.{gate.suite}.slice")
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    more = len(every) - _MOST_NAMES
+    return ", ".join(map(for_message, every[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")

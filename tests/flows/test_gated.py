@@ -1,0 +1,131 @@
+"""Gates that no run can decide are refused when the spec is resolved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qlock.errors import InputError
+from tests.fakes.project import Project, refusal
+
+COMPARE = '\n[compare]\nreference = "A@plain"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Questions of two banks, the last of them of a third; `x` is a value of two slices."""
+    project = Project(tmp_path)
+    slices = [{"bank": "x", "tone": "dry"}, {"bank": "y", "tone": "x"}, {"bank": "z", "tone": "dry"}]
+    project.write(
+        "tasks/digits.jsonl",
+        "".join(
+            json.dumps(
+                {
+                    "id": f"q{n}",
+                    "prompt": f"{n}?",
+                    "expected": str(n),
+                    "grader": {"kind": "exact"},
+                    "slices": one,
+                }
+            )
+            + "\n"
+            for n, one in enumerate(slices)
+        ),
+    )
+    return project
+
+
+def gated(project: Project, suite: str, rule: str, slice_: str = "", more: str = "") -> None:
+    line = f'slice = "{slice_}"\n' if slice_ else ""
+    gate = f'{COMPARE}\n[[gate]]\nsuite = "{suite}"\nrule = "{rule}"\n{line}'
+    project.write_spec(lambda text: text.replace('kind = "tasks"\n', f'kind = "tasks"\n{more}') + gate)
+
+
+@pytest.mark.parametrize("slice_", ["", "bank=x", "y", "bank=z", "tone=x", "dry"])
+def test_a_gate_that_can_be_decided_is_locked(project: Project, slice_: str) -> None:
+    gated(project, "digits", "no-more-errors", slice_)
+    assert [gate.slice for gate in project.resolve().lock.gate] == [slice_]
+
+
+@pytest.mark.parametrize("rule", ["non-inferior", "no-more-errors", "ending-share", "agreement-share"])
+def test_no_rule_decides_anything_of_a_text(project: Project, rule: str) -> None:
+    gated(project, "text", rule)
+    assert refusal(project, InputError) == (
+        f"gate.text.rule: got `{rule}`, expected no gate: a suite of the kind `perplexity` cannot decide it",
+        "",
+    )
+    assert project.script.opened == 0
+
+
+@pytest.mark.parametrize(
+    "slice_, message, hint",
+    [
+        (
+            "bank=q",
+            ("no item lies in the slice `bank=q`, expected one of: bank=x, bank=y, bank=z, tone=dry, tone=x"),
+            "did you mean `bank=z`?",
+        ),
+        (
+            "nothing like it",
+            (
+                "no item lies in the slice `nothing like it`, expected one of: "
+                "bank=x, bank=y, bank=z, tone=dry, tone=x"
+            ),
+            "",
+        ),
+        ("x", "`x` could be any of bank=x, tone=x", "name the slice as NAME=VALUE"),
+    ],
+)
+@pytest.mark.parametrize("prove", [True, False])
+def test_a_slice_without_items_is_refused_with_those_that_have_some(
+    project: Project, slice_: str, message: str, hint: str, *, prove: bool
+) -> None:
+    gated(project, "digits", "no-more-errors", slice_)
+    assert refusal(project, InputError, prove=prove) == (f"gate.digits.slice: {message}", hint)
+    assert project.script.opened == 0
+
+
+def test_items_beyond_the_limit_are_not_asked_and_make_no_slice(project: Project) -> None:
+    gated(project, "digits", "no-more-errors", "bank=z", "limit = 2\n")
+    message, _ = refusal(project, InputError)
+    assert message == (
+        "gate.digits.slice: no item lies in the slice `bank=z`, expected one of: "
+        "bank=x, bank=y, tone=dry, tone=x"
+    )
+
+
+def test_items_without_slices_have_none_to_name(project: Project) -> None:
+    row = {"id": "q", "prompt": "?", "expected": "1", "grader": {"kind": "exact"}}
+    project.write("tasks/digits.jsonl", json.dumps(row) + "\n")
+    gated(project, "digits", "no-more-errors", "\\u001b[2K")
+    assert refusal(project, InputError) == (
+        "gate.digits.slice: got `\\x1b[2K`, but the items have no slices",
+        "",
+    )
+
+
+def test_of_many_slices_the_first_ten_are_told(project: Project) -> None:
+    rows = [
+        {
+            "id": f"q{n:02}",
+            "prompt": "?",
+            "expected": "1",
+            "grader": {"kind": "exact"},
+            "slices": {"n": f"{n:02}"},
+        }
+        for n in range(12)
+    ]
+    project.write("tasks/digits.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    gated(project, "digits", "no-more-errors", "??")
+    told = ", ".join(f"n={n:02}" for n in range(10))
+    assert refusal(project, InputError)[0] == (
+        f"gate.digits.slice: no item lies in the slice `??`, expected one of: {told} and 2 more"
+    )
+
+
+def test_a_fault_in_the_items_is_said_with_their_suite(project: Project) -> None:
+    project.write("tasks/digits.jsonl", "{\n")
+    gated(project, "digits", "no-more-errors", "bank=x")
+    assert refusal(project, InputError)[0].startswith("suite.digits[line 1]: not JSON: ")
