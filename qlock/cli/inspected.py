@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from qlock.core.escape import for_markdown, for_markdown_block, for_terminal
-from qlock.core.recipe import tensor_class
 from qlock.core.units import bytes_text
 
 if TYPE_CHECKING:
@@ -181,6 +180,8 @@ def _by_class(name: str) -> tuple[str, list[tuple[int, str]]]:
 
     Numbers are compared by length and then as text, since a file may hold one of any length.
     """
+    from qlock.core.recipe import tensor_class
+
     parts = _NUMBERS.split(name)
     return tensor_class(name), [
         (len(part.lstrip("0")) if place % 2 else 0, part) for place, part in enumerate(parts)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from qlock.world.interface import World
 
 _COLOURS = {"error": "red", "warning": "yellow", "hint": "cyan", "note": "blue", "ok": "green"}
+_BYTES = {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
+"""What Python keeps a byte of a path as that is not UTF-8 (PEP 383), and how people know that byte."""
 _MOST_CHARACTERS = 1 << 24
 """Of one answer or line; what is longer loses its middle."""
 
@@ -206,4 +208,4 @@ def offline(world: World) -> World:
 def _one_line(text: str) -> str:
     from qlock.core.escape import for_terminal
 
-    return for_terminal(text, newlines="arrow")
+    return for_terminal(text.translate(_BYTES), newlines="arrow")

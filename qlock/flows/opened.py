@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from qlock.core.digest import blake3_of
-from qlock.core.escape import for_message
 from qlock.core.exchange import Outcome
 from qlock.core.lock import Lock, SuitePin, lock_digest
 from qlock.core.plan import Job, jobs
@@ -20,6 +19,7 @@ from qlock.errors import AbsentError, InputError
 from qlock.flows.kinds import suite_kind
 from qlock.flows.run_folder import RunFolder, run_folders
 from qlock.flows.scores import grades_of
+from qlock.world.files import shown
 from qlock.world.interface import World
 
 
@@ -61,16 +61,16 @@ def open_run(world: World, path: Path) -> OpenRun:
 
 def _only_run(runs: Path, asked: str) -> Path:
     """The one run in a folder of runs; the one sealed run, where others are open."""
-    shown = for_message(asked)
+    place = shown(asked)
     found = run_folders(runs)
     if not found:
-        raise AbsentError(f"there is no run at `{shown}`", hint="give the folder that holds `lock.toml`")
+        raise AbsentError(f"there is no run at `{place}`", hint="give the folder that holds `lock.toml`")
     sealed = [path for path in found if (path / "seal.json").is_file()]
     choice = sealed or list(found)
     if len(choice) > 1:
         names = ", ".join(path.name for path in choice)
         raise AbsentError(
-            f"`{shown}` holds several runs: {names}", hint=f"name one: {shown}/{choice[0].name}"
+            f"`{place}` holds several runs: {names}", hint=f"name one: {place}/{choice[0].name}"
         )
     return choice[0]
 

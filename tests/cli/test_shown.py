@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -175,3 +176,16 @@ def test_waiting_for_a_server_is_said_by_the_real_means(
         hub.repository("o/m").commit({"README.md": b"# M"})
         real_means().world().hub.commit_of("o/m", "main")
     assert capsys.readouterr().err == "note: the Hub: too many requests (429); waiting 0 s\n"
+
+
+def test_a_path_that_is_not_utf_8_is_shown_by_its_bytes() -> None:
+    said, stream = talk()
+    path = os.fsdecode(b"runs/a\xff\xc3(")
+    said.say("error", f"no run in `{path}`")
+    said.verb("Wrote", path)
+    said.rows(("path", path))
+    said.table(("path",), ((path,),))
+    assert stream.getvalue() == (
+        "error: no run in `runs/a\\xff\\xc3(`\nWrote runs/a\\xff\\xc3(\n  path:     runs/a\\xff\\xc3(\n"
+        "path\nruns/a\\xff\\xc3(\n"
+    )
