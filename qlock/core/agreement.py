@@ -107,20 +107,12 @@ def agreement(
         same_tokenizer: Whether token ids mean the same on both sides.
         first: Slices, as gates name them, whose flips are told before all others.
     """
-    written = [
-        (pair, _answer(pair.a.row), _answer(pair.b.row))
-        for pair in matched
-        if _wrote(pair.a.row) and _wrote(pair.b.row)
-    ]
+    written = [pair for pair in matched if wrote(pair)]
     if not written:
         return CannotTell(why="no pair has a written answer on both sides")
-    positions: list[int] = []
-    equal = 0
-    for _, a, b in written:
-        if (a.tokens == b.tokens) if same_tokenizer else (a.text == b.text):
-            equal += 1
-        elif same_tokenizer:
-            positions.append(first_difference(a.tokens, b.tokens))
+    apart = [pair for pair in written if not is_equal(pair, same_tokenizer=same_tokenizer)]
+    equal = len(written) - len(apart)
+    positions = [_parts_at(pair) for pair in apart] if same_tokenizer else []
     ordered = sorted(matched, key=lambda pair: not _lies_in(pair, first)) if first else matched
     worse = [pair for pair in ordered if _gain(pair) < 0]
     better = [pair for pair in ordered if _gain(pair) > 0]
@@ -156,6 +148,10 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
         if one != other:
             return index
     return min(len(a), len(b))
+
+
+def _parts_at(pair: Pair) -> int:
+    return first_difference(_answer(pair.a.row).tokens, _answer(pair.b.row).tokens)
 
 
 def buckets(positions: Sequence[int]) -> tuple[Bucket, ...]:
@@ -222,9 +218,7 @@ def _flip(pair: Pair, *, same_tokenizer: bool) -> Flip:
         outcome_b=_told(pair.b.outcome),
         ending_a=_ending(pair.a),
         ending_b=_ending(pair.b),
-        parts_at=first_difference(a.tokens, b.tokens)
-        if same_tokenizer
-        else CannotTell(why="the tokenizers differ"),
+        parts_at=_parts_at(pair) if same_tokenizer else CannotTell(why="the tokenizers differ"),
         text_a=for_terminal(a.text, limit=TEXT_LIMIT),
         text_b=for_terminal(b.text, limit=TEXT_LIMIT),
     )
