@@ -75,7 +75,7 @@ class Record(Base, frozen=True, kw_only=True):
 
     header: Header
     rows: tuple[Row, ...]
-    """Good rows; of several for one item, the last."""
+    """Good rows; of several for one item, the last: all before it failed."""
     closing: Closing | None
     torn_bytes: Count
     """Bytes of a last line that was cut off by a kill; such a line counts as not written."""
@@ -152,7 +152,8 @@ def read_record(data: bytes, *, name: str) -> Record:
     an error, never skipped.
 
     Raises:
-        InputError: No header, a damaged line, rows after the closing line, or a closing line that does not fit.
+        InputError: No header, a damaged line, a second answer to an item, rows after the closing line, or a closing
+            line that does not fit.
     """
     torn_bytes = len(data) - data.rfind(b"\n") - 1
     lines = _lines(data)
@@ -169,6 +170,8 @@ def read_record(data: bytes, *, name: str) -> Record:
             raise InputError(f"line {number} stands after the closing line").within(name)
         match line:
             case Row():
+                if line.item in rows and is_done(rows[line.item]):
+                    raise InputError(f"line {number} is a second answer to `{line.item}`").within(name)
                 rows[line.item] = _sharing_tokens(line, known)
             case Closing():
                 closing = line

@@ -40,6 +40,7 @@ from qlock.flows.sealing import (
     begin_segment,
     end_segment,
     open_jobs,
+    refuse_broken,
     seal_run,
     set_doubtful_aside,
     take_over,
@@ -122,6 +123,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     with world.folders.hold(path):
         seal = folder.seal()
         if seal is not None:
+            refuse_broken(folder, seal)
             return _with_scores(
                 Ran(state="already-sealed", folder=path, answers_digest=seal.answers_digest), folder, lock
             )

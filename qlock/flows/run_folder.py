@@ -40,6 +40,7 @@ from qlock.core.record import (
     SealedFile,
     SealedJob,
     answers_digest,
+    item_digest,
     line_bytes,
     read_record,
     run_answers_digest,
@@ -162,6 +163,7 @@ class RunFolder:
         """The record of a job that has one.
 
         Raises:
+            InputError: It is one of another job.
             AbsentError: It, or the whole folder, was moved or removed meanwhile.
         """
         record = self.record(job)
@@ -170,6 +172,11 @@ class RunFolder:
             raise AbsentError(
                 f"`record/{job}.jsonl` is gone from the run in `{self.path}`",
                 hint="leave the folder alone while qlock works in it, and run again",
+            )
+        # Files are named by the header's job from here on.
+        if record.header.job != job:
+            raise InputError(f"got a record of `{record.header.job}`, expected one of `{job}`").within(
+                f"record/{job}.jsonl"
             )
         return record
 
@@ -243,13 +250,31 @@ class RunFolder:
         )
 
     def write_items(self, digest: str, items: tuple[Item, ...]) -> None:
-        """Keep the items that were asked."""
+        """Keep the items that were asked; those that are kept already must be the same.
+
+        Raises:
+            InputError: They are others.
+        """
         name = items_name(digest)
-        if not (self.path / name).exists():
+        if (self.path / name).exists():
+            self.refuse_other_items(_digest_of_items(items), self.items(digest), name=name)
+        else:
             lines = [
                 json_bytes(ItemLine(id=item.id, slices=item.slices, body=item.body)) + b"\n" for item in items
             ]
             self.write(name, b"".join(lines))
+
+    def refuse_other_items(self, digest: str, items: tuple[Item, ...], *, name: str = "") -> None:
+        """Stop when items of the file ``name`` are not those with this digest.
+
+        Raises:
+            InputError: They are others.
+        """
+        if _digest_of_items(items) != digest:
+            raise InputError(
+                "the items are not those that were asked: the file was edited",
+                hint="put it back as it was, or give another folder with --runs",
+            ).within(name or items_name(digest))
 
     def items(self, digest: str) -> tuple[Item, ...]:
         """The items that were asked, in order, as the file has them; whether they fit the digest is not looked at."""
@@ -300,6 +325,10 @@ class RunFolder:
                 name in ("facts.json", "lock.toml") or name.startswith(("record/", "grades/", "items/"))
             ):
                 yield sealed(name, self.read(name))
+
+
+def _digest_of_items(items: tuple[Item, ...]) -> str:
+    return items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items])
 
 
 def items_digest(items: list[tuple[str, str]]) -> str:

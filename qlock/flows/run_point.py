@@ -28,6 +28,7 @@ from qlock.flows import proving
 from qlock.flows.asking import Asker, Question
 from qlock.flows.device import card_findings
 from qlock.flows.driver import Driver
+from qlock.flows.fitting import refuse_misfit
 from qlock.flows.grading import TrialFailure, try_grader
 from qlock.flows.proving import Exam
 from qlock.flows.refusal import refuse
@@ -217,6 +218,7 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
         if not any(True for _ in journal.rows()):
             journal.append(row_bytes(header_of(job, items=len(sitting.questions))))
         before = stage.folder.present_record(job.name)
+        refuse_misfit(stage.folder, stage.lock, job, before, forced=bool(stage.allow))
         done = {row.item for row in before.rows if is_done(row)}
         count = _Count(stage.talk, job, len(done))
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from qlock.core.base import Base
 from qlock.core.lock import Lock, SuitePin
 from qlock.core.plan import jobs, prompts_of
-from qlock.core.record import Grade, Record
-from qlock.errors import AbsentError
+from qlock.core.record import Grade, Record, item_digest
+from qlock.errors import AbsentError, InputError
 from qlock.flows.grading import Score, grade, score
 from qlock.flows.kinds import params_of, suite_kind
-from qlock.flows.run_folder import RunFolder
+from qlock.flows.run_folder import RunFolder, items_name
 
 
 class JobScore(Base, frozen=True, kw_only=True):
@@ -28,10 +28,20 @@ class JobScore(Base, frozen=True, kw_only=True):
 
 
 def grades_of(folder: RunFolder, lock: Lock, record: Record) -> tuple[Grade, ...]:
-    """The outcomes of a record, worked out anew by this qlock's graders."""
+    """The outcomes of a record, worked out anew by this qlock's graders.
+
+    Raises:
+        InputError: The items that lie there are not those that the rows are answers to.
+    """
     suite = _suite(lock, record.header.suite)
     pin = next(pin for pin in lock.point if pin.name == record.header.point)
     items = {item.id: item for item in folder.items(prompts_of(pin, suite.name).items_digest)}
+    for row in record.rows:
+        item = items.get(row.item)
+        if item is not None and item_digest(item.id, item.slices, item.body) != row.item_digest:
+            raise InputError(
+                f"the item `{item.id}` is not the one that `{record.header.job}` answers"
+            ).within(items_name(prompts_of(pin, suite.name).items_digest))
     kind = suite_kind(suite.kind)
     return grade(record, items, kind, params_of(kind, suite, where=f"suite.{suite.name}"))
 

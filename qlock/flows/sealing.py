@@ -11,9 +11,10 @@ from qlock import __version__
 from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock
 from qlock.core.plan import Job, jobs, prompts_of
-from qlock.core.record import Record, Seal, SealedJob, item_digest
+from qlock.core.record import Record, Seal, SealedJob, item_digest, run_answers_digest
 from qlock.errors import InputError
 from qlock.flows.device import locked_device
+from qlock.flows.fitting import refuse_misfit
 from qlock.flows.loaded import LoadedFile, is_untouched, model_places
 from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment, items_digest, run_folders
 from qlock.flows.scores import write_grades
@@ -24,9 +25,11 @@ def open_jobs(folder: RunFolder, lock: Lock) -> dict[str, Job]:
     """Jobs by name whose record has no closing line yet.
 
     Raises:
-        InputError: A record is damaged or of another lock, or has rows of a stretch that ``facts.json`` lacks.
+        InputError: A record is damaged, of another lock, or not one of its job, or has rows of a stretch that ``facts.json``
+            lacks.
     """
-    segments = len(folder.facts().segment)
+    facts = folder.facts()
+    forced = any(segment.forced for segment in facts.segment)
     found = {}
     for job in jobs(lock):
         record = folder.record(job.name)
@@ -35,7 +38,8 @@ def open_jobs(folder: RunFolder, lock: Lock) -> dict[str, Job]:
                 f"the record of `{job.name}` belongs to another lock", hint="give another folder with --runs"
             )
         if record is not None:
-            _check_segments(record, segments)
+            _check_segments(record, len(facts.segment))
+            refuse_misfit(folder, lock, job, record, forced=forced)
         if record is None or record.closing is None:
             found[job.name] = job
     return found
@@ -224,3 +228,27 @@ def _taken_from(record: Record, facts: RunFacts) -> str:
     """
     _check_segments(record, len(facts.segment))
     return facts.segment[record.rows[0].segment].taken_over.get(record.header.job, "")
+
+
+def refuse_broken(folder: RunFolder, seal: Seal) -> None:
+    """Stop when a file of a run is not as it was sealed.
+
+    Raises:
+        InputError: Naming the first one.
+    """
+    sealed_as = {file.path: file.digest for file in seal.file}
+    for file in folder.sealed_files():
+        digest = sealed_as.pop(file.path, None)
+        if digest != file.digest:
+            raise _broken(folder, f"`{file.path}` is {'not sealed' if digest is None else 'another one'}")
+    for name in sealed_as:
+        raise _broken(folder, f"`{name}` is gone")
+    if run_answers_digest(seal.job) != seal.answers_digest:
+        raise _broken(folder, "its `answers_digest` does not follow from its jobs")
+
+
+def _broken(folder: RunFolder, why: str) -> InputError:
+    return InputError(
+        f"the run in `{folder.path}` is not as it was sealed: {why}",
+        hint=f"look at all of it with `qlock verify {folder.path}`",
+    )

@@ -25,9 +25,10 @@ import msgspec
 
 from qlock.core.base import Base, Count
 from qlock.core.lock import Lock, lock_digest
-from qlock.core.plan import Job, jobs, prompts_of
+from qlock.core.plan import Job, jobs
 from qlock.core.record import Grade, Record, Seal, SealedJob, item_digest, run_answers_digest
 from qlock.errors import AbsentError, InputError
+from qlock.flows.fitting import locked_items, misfits
 from qlock.flows.grading import told
 from qlock.flows.kinds import suite_kind
 from qlock.flows.run_folder import RunFolder, items_digest, items_name, run_folders
@@ -100,6 +101,8 @@ class _Look:
         self._folder = folder
         self._seal = seal
         self._intact: set[str] = set()
+        self._unfit: set[str] = set()
+        """Jobs whose record does not fit what was asked; grading it again would say nothing more."""
         self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.scores: list[JobScore] = []
@@ -145,18 +148,24 @@ class _Look:
             if job is None:
                 self.faults.append(Fault(what=f"job.{sealed.job}", expected="no such job", found="sealed"))
             elif self._equal(f"job.{job.name}.job_digest", job.digest, sealed.job_digest):
-                self._record(job, sealed)
+                self._record(lock, job, sealed)
                 self._items(lock, job)
         for name in planned:
             self.faults.append(Fault(what=f"job.{name}", expected="sealed", found="missing"))
 
-    def _record(self, job: Job, sealed: SealedJob) -> None:
-        """4. Reading holds the closing line against the rows."""
+    def _record(self, lock: Lock, job: Job, sealed: SealedJob) -> None:
+        """4. Reading holds the closing line against the rows; here it is held against its job and the items."""
         record = self._intact_record(job.name)
         if record is None:
             return
         where = f"record/{job.name}.jsonl"
-        self._equal(f"{where}: job_digest", job.digest, record.header.job_digest)
+        digest = locked_items(lock, job)
+        items = self._folder.items(digest) if items_name(digest) in self._intact else None
+        for misfit in misfits(lock, job, record, items):
+            self._unfit.add(job.name)
+            self.faults.append(
+                Fault(what=f"{where}: {misfit.what}", expected=misfit.expected, found=misfit.found)
+            )
         if record.closing is None:
             self.faults.append(Fault(what=where, expected="a closing line", found="none"))
             return
@@ -165,7 +174,7 @@ class _Look:
 
     def _items(self, lock: Lock, job: Job) -> None:
         """4. What was asked is what the lock says, item by item."""
-        locked = _items_digest(lock, job)
+        locked = locked_items(lock, job)
         name = items_name(locked)
         if name in self._intact:
             items = self._folder.items(locked)
@@ -182,8 +191,13 @@ class _Look:
         for job in jobs(lock):
             record = self._intact_record(job.name)
             name = f"grades/{job.name}.jsonl"
-            asked = items_name(_items_digest(lock, job))
-            if record is None or record.closing is None or not {name, asked} <= self._intact:
+            asked = items_name(locked_items(lock, job))
+            if (
+                record is None
+                or job.name in self._unfit
+                or record.closing is None
+                or not {name, asked} <= self._intact
+            ):
                 continue
             header, grades = self._folder.grades(job.name)
             self._equal(f"{name}: job_digest", job.digest, header.job_digest)
@@ -210,10 +224,6 @@ class _Look:
             return
         forced = {fact for segment in self._folder.facts().segment for fact in segment.forced}
         self._equal("forced", ", ".join(sorted(forced)), ", ".join(sorted(self._seal.forced)))
-
-
-def _items_digest(lock: Lock, job: Job) -> str:
-    return prompts_of(next(pin for pin in lock.point if pin.name == job.point), job.suite).items_digest
 
 
 def _grade_faults(name: str, sealed: tuple[Grade, ...], now: tuple[Grade, ...]) -> Iterator[Fault]:

@@ -113,6 +113,12 @@ def test_of_several_rows_for_one_item_the_last_counts() -> None:
     assert found.rows == (kept, other)
 
 
+@pytest.mark.parametrize("second", [a_row("order-1"), a_row("order-1", replies=(Failed(why="timeout"),))])
+def test_a_second_answer_to_an_item_is_an_error(second: Row) -> None:
+    lines = [a_record().header, a_row("order-1"), a_row("order-2"), second]
+    assert refusal(b"".join(map(line_bytes, lines))) == "x.jsonl: line 4 is a second answer to `order-1`"
+
+
 @pytest.mark.parametrize("at", range(1, 4))
 def test_damage_in_the_middle_is_an_error_with_its_line(at: int) -> None:
     lines = WHOLE.split(b"\n")
@@ -318,6 +324,12 @@ def test_what_is_written_is_read_and_written_again(record: Record) -> None:
 @given(st.lists(strategy(Row), max_size=4), st.binary(max_size=20))
 def test_whatever_order_and_tail_the_last_row_of_each_item_counts(rows: list[Row], tail: bytes) -> None:
     torn = tail.replace(b"\n", b"")
+    last = {row.item: number for number, row in enumerate(rows)}
+    lost = (Failed(why="timeout"),)
+    rows = [
+        row if last[row.item] == number else msgspec.structs.replace(row, replies=lost)
+        for number, row in enumerate(rows)
+    ]
     data = b"".join(map(line_bytes, [a_record().header, *rows])) + torn
     found = read(data)
     assert {row.item: row for row in found.rows} == {row.item: row for row in rows}

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.core.exchange import Right
+from qlock.core.exchange import Failed, Right
 from qlock.core.plan import jobs
 from qlock.core.record import (
     Closing,
@@ -86,7 +86,7 @@ def test_a_record_is_none_before_its_first_line_is_whole(folder: RunFolder) -> N
 
 
 def test_closing_puts_rows_in_the_order_of_the_items_and_keeps_the_last_try(folder: RunFolder) -> None:
-    first, second = a_row(item="a", segment=0), a_row(item="a", segment=1)
+    first, second = a_row(item="a", segment=0, replies=(Failed(why="hung"),)), a_row(item="a", segment=1)
     lines: list[Row | Header] = [header_of(JOB, items=2), a_row(item="b"), first, second]
     folder.record_path(JOB.name).write_bytes(b"".join(row_bytes(line) + b"\n" for line in lines))
     record = folder.record(JOB.name)
@@ -137,9 +137,44 @@ def test_items_are_kept_by_the_digest_of_their_order_and_content(folder: RunFold
     items = (Item(id="a\u2028", slices={"s": "x"}, body={"n": 1}), Item(id="b", slices={}, body={}))
     digest = items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items])
     folder.write_items(digest, items)
-    folder.write_items(digest, ())
+    folder.write_items(digest, items)
     assert folder.items(digest) == items
     assert items_name(digest) == f"items/{digest[7:23]}.jsonl"
+
+
+def test_items_that_were_edited_are_refused(folder: RunFolder) -> None:
+    items = (Item(id="a", slices={}, body={"n": 1}),)
+    digest = items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items])
+    folder.write_items(digest, items)
+    path = folder.path / items_name(digest)
+    path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":2'))
+    for _ in range(2):
+        with pytest.raises(InputError) as caught:
+            folder.write_items(digest, items)
+        assert (str(caught.value), caught.value.hint) == (
+            f"{items_name(digest)}: the items are not those that were asked: the file was edited",
+            "put it back as it was, or give another folder with --runs",
+        )
+
+
+def test_a_record_that_must_be_there_is_absent_or_of_its_job(folder: RunFolder) -> None:
+    with pytest.raises(AbsentError) as caught:
+        folder.present_record(JOB.name)
+    assert str(caught.value) == f"`record/{JOB.name}.jsonl` is gone from the run in `{folder.path}`"
+    record = a_record("a")
+    stored(folder, record)
+    assert folder.present_record(JOB.name) == record
+    header = msgspec.structs.replace(record.header, job="../../../../escaped")
+    folder.record_path(JOB.name).write_bytes(line_bytes(header))
+    with pytest.raises(InputError) as edited:
+        folder.present_record(JOB.name)
+    assert str(edited.value) == (
+        f"record/{JOB.name}.jsonl: got a record of `../../../../escaped`, expected one of `{JOB.name}`"
+    )
+    (folder.path / "lock.toml").unlink()
+    with pytest.raises(AbsentError) as gone:
+        folder.still_here()
+    assert str(gone.value) == f"the run folder `{folder.path}` is gone"
 
 
 def test_facts_are_empty_until_they_are_written(folder: RunFolder) -> None:

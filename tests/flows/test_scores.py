@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from qlock.core.exchange import Right, Wrong
 from qlock.core.record import Row
+from qlock.errors import InputError
 from qlock.flows.grading import Score
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.scores import JobScore, grades_of, job_scores, score_of, write_grades
@@ -40,6 +42,20 @@ def test_grades_can_be_written_anew_without_an_engine(project: Project) -> None:
     (folder.path / "grades/text.B@plain.1.jsonl").unlink()
     write_grades(folder, lock, record)
     assert (folder.path / "grades/text.B@plain.1.jsonl").read_bytes() == before
+
+
+def test_items_that_are_not_those_of_the_rows_are_not_graded(project: Project) -> None:
+    folder = folder_of(project, sealed(project))
+    lock, _ = read_lock_file(project.world, project.lock_path)
+    record = folder.record("digits.A@plain.1")
+    assert record is not None
+    path = next(path for path in (folder.path / "items").iterdir() if b'"q00"' in path.read_bytes())
+    path.write_bytes(path.read_bytes().replace(b'"expected":"0"', b'"expected":"1"', 1))
+    with pytest.raises(InputError) as caught:
+        grades_of(folder, lock, record)
+    assert str(caught.value) == (
+        f"items/{path.name}: the item `q00` is not the one that `digits.A@plain.1` answers"
+    )
 
 
 def test_jobs_without_grades_or_without_a_score_have_none(project: Project) -> None:

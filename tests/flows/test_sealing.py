@@ -173,6 +173,43 @@ def test_a_folder_of_another_lock_is_an_error(project: Project) -> None:
     )
 
 
+# What was sealed
+
+
+def test_a_sealed_run_is_told_of_only_while_it_is_as_sealed(project: Project) -> None:
+    ran = project.run()
+    assert ran.folder is not None
+    for name, said in (
+        ("grades/digits.A@plain.1.jsonl", "`grades/digits.A@plain.1.jsonl` is another one"),
+        ("record/text.B@plain.1.jsonl", "`record/text.B@plain.1.jsonl` is another one"),
+        ("grades/more.jsonl", "`grades/more.jsonl` is not sealed"),
+    ):
+        path = ran.folder / name
+        before = path.read_bytes() if path.exists() else None
+        path.write_bytes((before or b"") + b" ")
+        assert not_as_sealed(project) == (
+            f"the run in `{ran.folder}` is not as it was sealed: {said}",
+            f"look at all of it with `qlock verify {ran.folder}`",
+        )
+        path.unlink() if before is None else path.write_bytes(before)
+    assert project.run().state == "already-sealed"
+    (ran.folder / "facts.json").unlink()
+    assert not_as_sealed(project)[0].endswith("sealed: `facts.json` is gone")
+
+
+def test_a_seal_whose_answers_digest_does_not_follow_from_its_jobs_is_an_error(project: Project) -> None:
+    ran = project.run()
+    assert ran.folder is not None
+    edit(ran.folder / "seal.json", ran.answers_digest.encode(), f"blake3:{'0' * 64}".encode())
+    assert not_as_sealed(project)[0].endswith("sealed: its `answers_digest` does not follow from its jobs")
+
+
+def not_as_sealed(project: Project) -> tuple[str, str]:
+    with pytest.raises(InputError) as caught:
+        project.run()
+    return str(caught.value), caught.value.hint
+
+
 # Stretches that did not look again
 
 

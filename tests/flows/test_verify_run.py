@@ -283,6 +283,21 @@ def test_items_that_are_not_the_locked_ones_are_found(run: Sealed) -> None:
     assert f"{name}: items_digest" in [fault.what for fault in run.look().faults]
 
 
+def test_rows_and_header_that_are_not_those_of_the_job_are_found(run: Sealed) -> None:
+    """Answers are the sealed ones; what they are said to be answers to is not."""
+    record = run.record()
+    rows = (msgspec.structs.replace(record.rows[0], slices={"part": "mine"}), *record.rows[1:])
+    header = msgspec.structs.replace(record.header, repeat=7)
+    lines = (header, *rows, record.closing)
+    run.folder.write(f"record/{JOB}.jsonl", b"".join(line_bytes(line) for line in lines if line))
+    run.seal_files_again()
+    where = f"record/{JOB}.jsonl"
+    assert run.look().faults == (
+        Fault(what=f"{where}: header.repeat", expected="1", found="7"),
+        Fault(what=f"{where}: q00.slices", expected="{'part': 'a'}", found="{'part': 'mine'}"),
+    )
+
+
 def test_a_mark_that_only_one_of_seal_and_segments_has_is_found(run: Sealed) -> None:
     run.put_seal(forced=("device",))
     seen = run.look()
