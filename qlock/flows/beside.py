@@ -14,6 +14,7 @@ from qlock.core.lock import Lock
 from qlock.core.spec import Spec, spec_digest
 from qlock.flows.layout import project_of, spec_beside
 from qlock.flows.resolve import read_spec_file
+from qlock.world.files import error_of
 from qlock.world.interface import World
 
 
@@ -26,10 +27,18 @@ def spec_of(world: World, lock_path: Path, lock_bytes: bytes) -> Spec | None:
     """The spec of a lock; ``None`` when none lies where it should.
 
     Raises:
-        InputError: What lies there is no spec.
+        InputError: What lies there is no spec, or no regular file.
+        AbsentError: A link lies there that leads nowhere, or it may not be read.
     """
     path = spec_beside(lock_path, renew_label(lock_bytes))
-    return read_spec_file(world, path) if path.is_file() else None
+    # Only where there is no such name at all, there is nothing to compare: a lock may be on its own.
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise error_of(error, path, "spec") from error
+    return read_spec_file(world, path)
 
 
 def build_folder(spec: Spec | None, project_path: Path) -> Path | None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from qlock.errors import InputError
+from qlock.errors import AbsentError, InputError, QlockError
 from qlock.flows.beside import build_folder, renew_label, spec_of
 from qlock.flows.resolve import read_lock_file
 from tests.fakes.project import Project, wheres
@@ -35,6 +37,48 @@ def test_a_spec_that_is_none_is_an_error(project: Project) -> None:
         spec_of(project.world, project.lock_path, data)
     assert str(caught.value) == "small.toml: not TOML: Invalid value (at line 1, column 8)"
     assert project.run(frozen=True).state == "sealed"
+
+
+@pytest.mark.parametrize(
+    "put, kind, said",
+    [
+        (lambda path: path.mkdir(), InputError, "spec `{path}` is a folder, expected a regular file"),
+        (os.mkfifo, InputError, "spec `{path}` is a FIFO, expected a regular file"),
+        (lambda path: path.symlink_to("nowhere"), AbsentError, "spec `{path}` is not there"),
+        (
+            lambda path: path.symlink_to(path),
+            InputError,
+            "spec `{path}` is a symbolic link that leads back to itself",
+        ),
+    ],
+    ids=["folder", "FIFO", "dangling link", "link to itself"],
+)
+def test_what_is_no_file_is_not_taken_for_no_spec(
+    project: Project, put: Callable[[Path], None], kind: type[QlockError], said: str
+) -> None:
+    path = project.path / "specs/small.toml"
+    path.unlink()
+    put(path)
+    with pytest.raises(kind) as caught:
+        project.run()
+    assert str(caught.value) == said.format(path=path)
+    assert project.run(frozen=True).state == "sealed"
+
+
+def test_a_name_that_cannot_be_looked_up_is_an_error(project: Project) -> None:
+    long = "x" * 300
+    label = f"# Written by qlock. Do not edit; renew with: qlock resolve specs/{long}.toml\n"
+    path = project.path / f"specs/{long}.toml"
+    with pytest.raises(InputError) as caught:
+        spec_of(project.world, project.lock_path, label.encode())
+    assert str(caught.value) == f"spec `{path}` has too long a name"
+
+
+def test_a_folder_of_specs_that_is_a_file_holds_none(project: Project) -> None:
+    _, data = read_lock_file(project.world, project.lock_path)
+    shutil.rmtree(project.path / "specs")
+    (project.path / "specs").write_bytes(b"")
+    assert spec_of(project.world, project.lock_path, data) is None
 
 
 def test_a_build_is_looked_up_from_the_project(project: Project) -> None:
