@@ -121,9 +121,10 @@ def _text(
     from msgspec import UNSET
 
     from qlock.core.ladder import ladder
+    from qlock.core.units import bytes_of_gb
 
     if "render_all" in report and (len(comparisons) > 1 or at_most_gb is not None):
-        at_most_bytes = UNSET if at_most_gb is None else round(at_most_gb * 1e9)
+        at_most_bytes = UNSET if at_most_gb is None else bytes_of_gb(at_most_gb)
         text: str = report["render_all"](ladder(comparisons, at_most_bytes=at_most_bytes))
         return text
     shown: list[str] = [report["render"](comparison) for comparison in comparisons]

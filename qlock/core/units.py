@@ -11,6 +11,8 @@ import math
 from qlock.errors import InputError
 
 _BYTE_STEPS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+BYTES_OF_STEP = {step: 1000**index for index, step in enumerate(_BYTE_STEPS)}
+"""How many bytes each unit holds that ``bytes_text`` writes."""
 
 
 def seconds_of_ms(duration_ms: float) -> float:
@@ -26,6 +28,16 @@ def joules_of_mj(energy_mj: float) -> float:
 def watts_of_mw(power_mw: float) -> float:
     """Watts in a power of milliwatts (what NVML reports)."""
     return power_mw / 1e3
+
+
+def bytes_of_gb(size_gb: float) -> int:
+    """Whole bytes nearest to a size in GB of 10^9 bytes."""
+    return round(size_gb * 1e9)
+
+
+def gb_of_bytes(size_bytes: int) -> float:
+    """A size in GB of 10^9 bytes."""
+    return size_bytes / 1e9
 
 
 def bytes_text(size_bytes: int) -> str:

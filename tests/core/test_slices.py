@@ -5,7 +5,7 @@ from qlock.core import slices as module
 from qlock.core import stats
 from qlock.core.pairs import Pair, pair
 from qlock.core.scores import Levels
-from qlock.core.slices import SliceRow, slices, slices_of
+from qlock.core.slices import SliceRow, slices, slices_meant, slices_of
 from qlock.core.stats import CannotTell
 from tests.fakes.comparisons import a_sitting
 
@@ -71,3 +71,21 @@ def test_the_name_of_a_slice_cannot_write_to_the_terminal() -> None:
     wild = replace(one, a=replace(one.a, row=replace(one.a.row, slices={"bank": "\x1b[2J"})))
     assert slices((wild,)).row[0].slice == "bank=\\x1b[2J"
     assert list(slices_of((wild,))) == ["bank=\x1b[2J"]
+
+
+@pytest.mark.parametrize(
+    "slice_, meant",
+    [
+        ("bank=x", ("bank=x",)),
+        ("y", ("bank=y",)),
+        ("x", ("bank=x", "tone=x")),
+        ("bank", ()),
+        ("", ()),
+        ("x=y", ("n=x=y",)),
+        ("bank=z", ()),
+    ],
+)
+def test_a_gate_means_the_slice_of_its_name_or_those_of_its_value(
+    slice_: str, meant: tuple[str, ...]
+) -> None:
+    assert slices_meant(("tone=x", "bank=x", "bank=y", "n=x=y"), slice_) == meant

@@ -13,6 +13,7 @@ from qlock.core.base import Base, Finite
 from qlock.core.ladder import Ladder, Rung, mark_in
 from qlock.core.scores import Measure
 from qlock.core.stats import CannotTell, Interval
+from qlock.core.units import gb_of_bytes
 from qlock.reports.html.drawing import WIDTH, axis_below, axis_left, drawing, figure, line, shortened, word
 from qlock.reports.html.markup import Markup, element, text
 from qlock.reports.html.scale import Scale, by_ratio, spanning, steps
@@ -42,7 +43,9 @@ def ladder_plots(found: Ladder) -> Iterator[Markup]:
     """Two drawings for each suite that has a score; none where all points are of one size."""
     suites = dict.fromkeys((mark.suite, mark.measure) for rung in found.rung for mark in rung.mark)
     for suite, measure in suites:
-        by_size = [dot for rung in found.rung for dot in _dot(rung, suite, measure, rung.file_bytes / 1e9)]
+        by_size = [
+            dot for rung in found.rung for dot in _dot(rung, suite, measure, gb_of_bytes(rung.file_bytes))
+        ]
         if _differ(by_size):
             yield _plot(suite, measure, by_size, "GB of weights")
         by_bits = [

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from qlock.core.agreement import Agreement, Flip
 from qlock.core.comparison import Suite
 from qlock.core.stats import CannotTell
+from qlock.core.units import BYTES_OF_STEP
 from qlock.reports.html.markup import Markup, element, many, text
 from qlock.reports.interface import Part, Row
 
 _NUMBER = re.compile(
-    r"(?:[<>x]|\+)?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?: (kB|MB|GB|TB|B|%|points|nats))?(?: to .*| \(.*\))?\Z"
+    r"(?:[<>x]|\+)?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?: (kB|MB|GB|TB|PB|EB|B|%|points|nats))?(?: to .*| \(.*\))?\Z"
 )
-_TIMES = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 _ABSENT = frozenset({"-", "", "cannot tell", "unknown"})
 
 
@@ -67,7 +67,7 @@ def sort_key(cell: str) -> str:
     found = _NUMBER.match(cell)
     if found is None:
         return ""
-    return f"{float(found[1]) * _TIMES.get(found[2] or '', 1.0):.10g}"
+    return f"{float(found[1]) * BYTES_OF_STEP.get(found[2] or '', 1):.10g}"
 
 
 def flips(suite: Suite, most: int) -> Markup:
