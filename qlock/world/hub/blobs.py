@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from qlock.core.escape import for_message
@@ -34,6 +35,7 @@ from qlock.errors import AbsentError, InputError, QlockError
 from qlock.world.files import shown, sync_folder, write_all, writing_error
 from qlock.world.hub.refusals import is_commit
 from qlock.world.interface import HubFile, Snapshot
+from qlock.world.process import Holder, is_gone, this_process
 
 STALE_S = 900
 """A partial file that nobody wrote to for so long belongs to nobody."""
@@ -41,7 +43,9 @@ STALE_S = 900
 _PIECE_BYTES = 1 << 20
 _ASKED_BYTES = 1 << 34
 """Of one request: the Hub's network answers at most 50 GB at once."""
-_PARTIAL = re.compile(r"[0-9a-f]+\.qlock-([0-9a-f]{8})-([0-9]+)-[0-9a-f]{8}\.incomplete")
+_PARTIAL = re.compile(r"[0-9a-f]+\.qlock-([0-9a-f]{8})-([0-9]{1,10})-([0-9]{1,19})-[0-9a-f]{8}\.incomplete")
+"""The place where the writer's number means something, its number, and when it was started."""
+_NOBODY = "00000000-0-0"
 _NOT_WRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
@@ -138,7 +142,7 @@ class Shelf:
                 partial.close()
                 with contextlib.suppress(OSError):
                     # The process goes on living, and what it left here is free all the same.
-                    partial.path.replace(self._partial_name(pid=0))
+                    partial.path.replace(self._partial_name(_NOBODY))
                 raise
             os.fsync(partial.descriptor)
             partial.close()
@@ -200,16 +204,17 @@ class Shelf:
 
     def _claimed(self) -> _Partial:
         """What an earlier try left, now under a name of ours, or a new empty file."""
-        mine = self._partial_name(pid=os.getpid())
+        me = this_process()
+        mine = self._partial_name(f"{_where(me)}-{me.pid}-{me.started_ticks}")
         for left in sorted(self.blob.parent.glob(f"{self._etag}.qlock-*.incomplete")):
-            if _is_free(left):
+            if _is_free(left, me):
                 with contextlib.suppress(OSError):
                     left.replace(mine)
                     return _Partial.resumed(mine, self._hasher(), self._file.size_bytes)
         return _Partial.resumed(mine, self._hasher(), self._file.size_bytes)
 
-    def _partial_name(self, *, pid: int) -> Path:
-        name = f"{self._etag}.qlock-{_host()}-{pid}-{secrets.token_hex(4)}.incomplete"
+    def _partial_name(self, owner: str) -> Path:
+        name = f"{self._etag}.qlock-{owner}-{secrets.token_hex(4)}.incomplete"
         return self.blob.with_name(name)
 
     @contextlib.contextmanager
@@ -268,27 +273,25 @@ class _Partial:
         os.close(self.descriptor)
 
 
-def _host() -> str:
-    """This machine, in eight hex digits: process numbers mean nothing on another one."""
-    return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
+def _where(holder: Holder) -> str:
+    """The boot and namespace of a process, in eight hex digits: its number means nothing in another one."""
+    place = f"{holder.boot_id} {holder.pid_namespace} {holder.machine_id}"
+    return hashlib.sha256(place.encode()).hexdigest()[:8]
 
 
-def _is_free(partial: Path) -> bool:
-    """Whether nobody is writing to a partial file any more."""
+def _is_free(partial: Path, mine: Holder) -> bool:
+    """Whether nobody is writing to a partial file any more, seen from the process ``mine``."""
     found = _PARTIAL.fullmatch(partial.name)
     if found is None:
         return False
-    host, pid = found[1], int(found[2])
+    where, pid, started_ticks = found[1], int(found[2]), int(found[3])
     try:
         seen = partial.lstat()
         if not stat.S_ISREG(seen.st_mode):
             return False
         if pid == 0 or time.time() - seen.st_mtime > STALE_S:
             return True
-        if host == _host() and pid != os.getpid():
-            os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
     except OSError:
         return False
-    return False
+    owner = msgspec.structs.replace(mine, pid=pid, started_ticks=started_ticks)
+    return where == _where(mine) and is_gone(owner, mine)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from qlock.errors import AbsentError
 from qlock.world.hub.blobs import STALE_S, Answer, Shelf
 from qlock.world.interface import HubFile, Snapshot
+from qlock.world.process import this_process
 
 DATA = bytes(range(200)) * 50
 SNAPSHOT = Snapshot(repository="o/m", commit="c" * 40, kind="model")
@@ -44,15 +45,22 @@ def brought(cache: Path, server: Server, file: HubFile = FILE) -> bytes:
 
 
 def left_by(cache: Path, owner: str, data: bytes) -> Path:
-    """What a download by ``owner`` (host and process) has left."""
+    """What a download by ``owner`` (place, process and its start) has left."""
     path = cache / "models--o--m/blobs" / f"{SHA256}.qlock-{owner}-00000000.incomplete"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
 
 
-def host() -> str:
-    return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
+def owner(pid: int, *, later_ticks: int = 0) -> str:
+    """A process here, by the name that a download of its own would have."""
+    me = this_process()
+    place = f"{me.boot_id} {me.pid_namespace} {me.machine_id}"
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except FileNotFoundError:
+        ticks = 1
+    return f"{hashlib.sha256(place.encode()).hexdigest()[:8]}-{pid}-{ticks + later_ticks}"
 
 
 def ended_process() -> int:
@@ -77,18 +85,32 @@ def test_an_empty_file_is_brought_without_asking(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_process_left_is_gone_on_with(tmp_path: Path) -> None:
-    left = left_by(tmp_path, f"{host()}-{ended_process()}", DATA[:3_000])
+    left = left_by(tmp_path, owner(ended_process()), DATA[:3_000])
     server = Server()
     assert brought(tmp_path, server) == DATA
     assert server.asked == [(3_000, len(DATA))]
     assert not left.exists()
 
 
+def test_a_later_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
+    left_by(tmp_path, owner(os.getppid(), later_ticks=-1), DATA[:3_000])
+    server = Server()
+    assert brought(tmp_path, server) == DATA
+    assert server.asked == [(3_000, len(DATA))]
+
+
+def test_the_name_says_who_writes(tmp_path: Path) -> None:
+    seen: list[str] = []
+    shelf = Shelf(tmp_path, SNAPSHOT, FILE)
+    shelf.bring(Server().ask, lambda _: seen.extend(path.name for path in shelf.blob.parent.iterdir()))
+    assert seen[0].startswith(f"{SHA256}.qlock-{owner(os.getpid())}-")
+
+
 def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
     others = [
-        left_by(tmp_path, f"{host()}-{os.getppid()}", b"theirs"),
-        left_by(tmp_path, f"{host()}-{os.getpid()}", b"another thread's"),
-        left_by(tmp_path, f"ffffffff-{ended_process()}", b"another machine's"),
+        left_by(tmp_path, owner(os.getppid()), b"theirs"),
+        left_by(tmp_path, owner(os.getpid()), b"another thread's"),
+        left_by(tmp_path, f"ffffffff-{ended_process()}-1", b"another machine's"),
     ]
     server = Server()
     assert brought(tmp_path, server) == DATA
@@ -97,7 +119,7 @@ def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_nobody_has_written_to_for_long_is_gone_on_with(tmp_path: Path) -> None:
-    left = left_by(tmp_path, "ffffffff-1", DATA[:3_000])
+    left = left_by(tmp_path, "ffffffff-1-1", DATA[:3_000])
     long_ago_s = time.time() - STALE_S - 1
     os.utime(left, (long_ago_s, long_ago_s))
     server = Server()
@@ -108,7 +130,7 @@ def test_what_nobody_has_written_to_for_long_is_gone_on_with(tmp_path: Path) -> 
 def test_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
-    left = left_by(tmp_path, f"{host()}-0", b"")
+    left = left_by(tmp_path, "00000000-0-0", b"")
     left.unlink()
     left.symlink_to(victim)
     assert brought(tmp_path, Server()) == DATA
@@ -144,7 +166,7 @@ def test_any_true_beginning_leads_to_the_same_file(
     tmp_path_factory: pytest.TempPathFactory, have: int, extra: int
 ) -> None:
     cache = tmp_path_factory.mktemp("cache")
-    left_by(cache, "00000000-0", DATA[:have] + (b"\0" * extra if have >= len(DATA) else b""))
+    left_by(cache, "00000000-0-0", DATA[:have] + (b"\0" * extra if have >= len(DATA) else b""))
     assert brought(cache, Server()) == DATA
 
 
