@@ -1,7 +1,7 @@
 """Degenerate loops: the same few tokens written again and again without anything between.
 
-Lives here: finding them in token ids, and in plain text where no ids are at hand. Does not live here: stopping
-a generation, or calling an answer wrong; a loop is a property beside the ending and the outcome.
+Lives here: finding them in token ids. Does not live here: stopping a generation, or calling an answer wrong; a loop is
+a property beside the ending and the outcome.
 
 A loop is a stretch of at least ``least_copies`` adjacent, exact copies of one period. Similar lines (a counter
 that rises, a table, code) are no loop, since one differing token ends the stretch; so a damaged model that
@@ -14,7 +14,6 @@ https://github.com/waybarrios/vllm-mlx/pull/723 measured; the periods reach furt
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -60,31 +59,7 @@ class Loop(Base, frozen=True, kw_only=True):
     """Part of the output's tokens that the stretch covers."""
 
 
-class TextLoop(Base, frozen=True, kw_only=True):
-    """The longest loop of a text, in characters."""
-
-    start: Count
-    """Index of the stretch's first character, from 0."""
-
-    period_characters: Positive
-    """Length of the first copy."""
-
-    copies: Positive
-    """Whole copies in the stretch."""
-
-    covered_characters: Positive
-    """Characters of the stretch, an unfinished last copy included."""
-
-    share: Share
-    """Part of the text's characters that the stretch covers."""
-
-
 DEFAULT_RULE = LoopRule()
-
-# Roughly what a tokenizer makes of text: short pieces of words, one CJK character, a few equal signs together.
-# Long runs are cut, so that an endless "aaaa" or "!!!!" becomes many equal pieces.
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_PIECES = re.compile(rf"\s{{1,16}}|[{_CJK}]|[^\W{_CJK}]{{1,8}}|([^\w\s])\1{{0,15}}")
 
 
 def loop_in_tokens(tokens: Sequence[int], rule: LoopRule = DEFAULT_RULE) -> Loop | None:
@@ -127,33 +102,6 @@ def loop_in_tokens(tokens: Sequence[int], rule: LoopRule = DEFAULT_RULE) -> Loop
         copies=best_covered // best_period,
         covered_tokens=best_covered,
         share=best_covered / total,
-    )
-
-
-def loop_in_text(text: str, rule: LoopRule = DEFAULT_RULE) -> TextLoop | None:
-    """The loop that covers most of a text, or None, for answers whose token ids are not at hand.
-
-    The text is cut into pieces of about the size of tokens, so the rule's numbers mean about the same. Where
-    ids exist, ``loop_in_tokens`` is exact and this is not needed.
-    """
-    numbers: dict[str, int] = {}
-    starts: list[int] = []
-    pieces: list[int] = []
-    for found in _PIECES.finditer(text):
-        starts.append(found.start())
-        pieces.append(numbers.setdefault(found.group(), len(numbers)))
-    loop = loop_in_tokens(pieces, rule)
-    if loop is None:
-        return None
-    starts.append(len(text))
-    start = starts[loop.start]
-    covered = starts[loop.start + loop.covered_tokens] - start
-    return TextLoop(
-        start=start,
-        period_characters=starts[loop.start + loop.period_tokens] - start,
-        copies=loop.copies,
-        covered_characters=covered,
-        share=covered / len(text),
     )
 
 

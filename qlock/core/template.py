@@ -147,14 +147,6 @@ class CompiledTemplate:
         }
 
 
-def render(template: Template, request: RenderRequest) -> Rendered:
-    """Render one conversation; see ``CompiledTemplate`` for what it raises.
-
-    Only for templates that are trusted not to use up memory or time; all others go through ``world.render``.
-    """
-    return CompiledTemplate(template).render(request)
-
-
 def starts_with_bos(text: str, bos_token: str) -> bool:
     """Whether the prompt already begins with the BOS token, so that adding one would double it."""
     return bool(bos_token) and text.startswith(bos_token)

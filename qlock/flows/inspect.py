@@ -67,11 +67,6 @@ class Inspection(Base, frozen=True, kw_only=True):
     template_difference: tuple[str, ...]
     """Lines of a unified diff of the chat templates; empty where they are equal."""
 
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing that a header tells is different."""
-        return all(self.parts.values())
-
 
 def inspect(world: World, sources: tuple[str, ...]) -> Inspection:
     """One model, or what the second one has otherwise than the first.

@@ -14,7 +14,6 @@ from qlock.core.template import (
     Rendered,
     RenderRequest,
     Template,
-    render,
     starts_with_bos,
 )
 from qlock.errors import InputError
@@ -34,6 +33,10 @@ SYSTEM: dict[str, object] = {"role": "system", "content": "Sei kurz."}
 USER: dict[str, object] = {"role": "user", "content": "Grüß dich 👋"}
 ASSISTANT: dict[str, object] = {"role": "assistant", "content": "Ja."}
 TOOL: dict[str, object] = {"type": "function", "function": {"name": "weather"}}
+
+
+def render(template: Template, request: RenderRequest) -> Rendered:
+    return CompiledTemplate(template).render(request)
 
 
 def asked(*messages: dict[str, object], **fields: Any) -> RenderRequest:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qlock.core.template import CompiledTemplate, RenderRequest, Template, render
+from qlock.core.template import CompiledTemplate, Rendered, RenderRequest, Template
 from qlock.errors import InputError
 
 DATE = "2026-01-02"
@@ -68,6 +68,10 @@ CONVERSATIONS: dict[str, tuple[dict[str, object], ...]] = {
     "roles that do not alternate": (ASSISTANT, ASSISTANT),
     "no turns at all": (),
 }
+
+
+def render(template: Template, request: RenderRequest) -> Rendered:
+    return CompiledTemplate(template).render(request)
 
 
 def asked(*messages: dict[str, object], **fields: Any) -> RenderRequest:

@@ -151,10 +151,6 @@ class LineChild(Child):
             elif wait_s <= 0:
                 return Silent(after_s=deadline_s)
 
-    def close_input(self) -> None:
-        """Tell the child that no more lines come; what it still says can be read."""
-        self._stdin.close()
-
     def close(self, grace_s: float = 2.0) -> str:
         """As ``Child.close``; nothing more is read afterwards."""
         how = super().close(grace_s)

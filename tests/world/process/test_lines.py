@@ -72,10 +72,9 @@ def test_a_newline_inside_a_line_is_a_bug_of_the_caller(start: Start) -> None:
         start(ECHO).write_line(b"a\nb", LONG_S)
 
 
-def test_a_child_that_ends_by_itself_after_its_input_is_closed(start: Start) -> None:
-    child = start(ECHO)
+def test_a_child_that_ends_by_itself_takes_no_more_lines(start: Start) -> None:
+    child = start("print(input(), flush=True)")
     child.write_line(b"last", LONG_S)
-    child.close_input()
     assert child.read_line(LONG_S, 100) == b"last"
     assert child.read_line(LONG_S, 100) == Ended(how="exit code 0")
     assert child.write_line(b"more", LONG_S) == Ended(how="exit code 0")
