@@ -121,18 +121,33 @@ def _code(arguments: Sequence[str], means: Means) -> int:
     except MemoryError:
         talk.say("error", "out of memory")
         return ExitCode.ABSENT
+    except BrokenPipeError:
+        # Whoever read the help has gone, so nobody is told.
+        _put("")
+        return ExitCode.ABSENT
     except Exception as bug:  # noqa: BLE001 - whatever else comes is a bug, and is said to be one
         if (stop := stop_in(bug)) is not None:
             # What fails while everything is being closed does not hide why it was.
             return _stopped(stop, means)
-        if with_traceback:
-            import traceback
+        try:
+            # Help is written by click; where there was no room for it, there is none now.
+            _put("")
+        except AbsentError as full:
+            _tell(full, means)
+            return full.exit_code
+        return _say_bug(bug, means, with_traceback=with_traceback)
 
-            for line in "".join(traceback.format_exception(bug)).rstrip().split("\n"):
-                talk.line(line)
-        talk.say("error", f"a bug in qlock: {type(bug).__name__}: {bug}")
-        talk.say("hint", f"run it again with {TRACEBACK}=1 and report what it says")
-        return ExitCode.BUG
+
+def _say_bug(bug: Exception, means: Means, *, with_traceback: bool) -> ExitCode:
+    talk = means.talk
+    if with_traceback:
+        import traceback
+
+        for line in "".join(traceback.format_exception(bug)).rstrip().split("\n"):
+            talk.line(line)
+    talk.say("error", f"a bug in qlock: {type(bug).__name__}: {bug}")
+    talk.say("hint", f"run it again with {TRACEBACK}=1 and report what it says")
+    return ExitCode.BUG
 
 
 def _asked(arguments: list[str], means: Means) -> int:

@@ -336,6 +336,31 @@ def test_a_reader_that_goes_away_changes_neither_the_code_nor_stderr() -> None:
     assert (done.returncode, done.stderr) == (0, "still here\n")
 
 
+@pytest.mark.parametrize("line", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_without_room_is_something_absent(line: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "qlock", *line],
+            cwd=ROOT,
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+    said = "error: the answer cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (8, said)
+
+
+def test_help_that_nobody_reads_is_no_bug() -> None:
+    program = (
+        "import os, sys\nread, write = os.pipe()\nos.close(read)\nos.dup2(write, 1)\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'qlock', '--help'])"
+    )
+    done = python("-c", program)
+    assert (done.returncode, done.stderr) == (8, "")
+
+
 def test_an_answer_without_room_is_something_absent() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
