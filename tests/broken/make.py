@@ -365,7 +365,7 @@ def _records() -> dict[str, Broken]:
                 third,
                 _replaced(closing, '"items":3', '"items":4'),
             ),
-            "FILE: got 3 rows, expected 4 as the closing line says",
+            "FILE: line 5 is a second answer to `order-3`",
         ),
         "row-edited": Broken(
             _replaced(whole, '\\"order-3\\"', '\\"order-4\\"'),
