@@ -8,10 +8,15 @@ Does not live here: what follows from a file that was touched (``flows.run``, ``
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
+from qlock.core import facts
 from qlock.core.base import Base, Count
 from qlock.core.lock import ModelPin
+from qlock.core.verify import Finding
+from qlock.engines.interface import Engine
+from qlock.errors import AbsentError
 from qlock.world.files import error_of
 
 
@@ -59,6 +64,30 @@ def is_untouched(before: LoadedFile, now: LoadedFile) -> bool:
         now.size_bytes,
         now.mtime_ns,
         now.ctime_ns,
+    )
+
+
+def engine_libraries(engine: Engine, pin: facts.Engine) -> tuple[LoadedFile, ...]:
+    """The files that a running engine mapped, of those that a lock pins, as they are now; one that went is left out."""
+    names = {file.name for file in pin.file}
+    found = []
+    for mapped in engine.mapped_files():
+        path = Path(mapped.path)
+        if path.name in names:
+            with contextlib.suppress(AbsentError):
+                found.append(loaded_file(f"engine.{pin.name}.file.{path.name}", path))
+    return tuple(found)
+
+
+def touched(where: str) -> Finding:
+    """Rule 8: a file that has its bytes again and was written to or replaced while the run went on."""
+    return Finding(
+        rule="after-the-run",
+        where=f"{where}.touched",
+        expected="untouched since it was loaded",
+        found="written to or replaced",
+        effect="output",
+        why="it has its bytes again, and may have had others while the run went on",
     )
 
 

@@ -18,7 +18,7 @@ from qlock.core.spec import ModelSpec
 from qlock.core.verify import Finding, Rule, differences, missing
 from qlock.errors import QlockError
 from qlock.flows.device import locked_device, opener
-from qlock.flows.loaded import LoadedFile, is_untouched, loaded_file, model_places
+from qlock.flows.loaded import LoadedFile, is_untouched, loaded_file, model_places, touched
 from qlock.flows.moving import model_why
 from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
 from qlock.flows.places import Places
@@ -280,16 +280,7 @@ def look_again(world: World, lock: Lock, sight: Sight, places: Places) -> list[F
                     )
                 )
             elif not is_untouched(before[where], now):
-                found.append(
-                    Finding(
-                        rule=rule,
-                        where=f"{where}.touched",
-                        expected="untouched since it was loaded",
-                        found="written to or replaced",
-                        effect="output",
-                        why="it has its bytes again, and may have had others while the run went on",
-                    )
-                )
+                found.append(touched(where))
     for suite in lock.suite:
         found += [msgspec.structs.replace(finding, rule=rule) for finding in _suite(world, suite, places)[1]]
     return found

@@ -28,6 +28,7 @@ from qlock.flows.anchors import AnchorCheck, Anchors
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder
+from qlock.flows.loaded import LoadedFile, engine_libraries, is_untouched, touched
 from qlock.flows.look import Sight, look, look_again
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
@@ -210,6 +211,8 @@ class _Run:
         self._late: list[Finding] = []
         """What rule 8 found."""
         self._looked_again = False
+        self._libraries: dict[str, LoadedFile] = {}
+        """Files of the engine, as they were when it had loaded its first point."""
         self._engine_label = ""
         self._engine_files: tuple[EngineFile, ...] = ()
 
@@ -308,6 +311,7 @@ class _Run:
             allow=self._asked.allow,
             talk=self._scene.talk,
             on_row=self._count,
+            on_ready=self._ready,
         )
         anchored = {anchor.suite for anchor in self._anchors.of(name)}
         mine = [job for job in self._open.values() if job.point == name]
@@ -319,6 +323,11 @@ class _Run:
                     self._anchors.check(self._open.pop(event.header.job))
                     if self._anchors.off():
                         return
+
+    def _ready(self, engine: Engine) -> None:
+        """Note what its libraries are like: of each the first sight, so that whatever comes later shows."""
+        for file in engine_libraries(engine, self._lock.engine[0]):
+            self._libraries.setdefault(file.where, file)
 
     def _count(self, row: Row) -> None:
         self._measured += is_done(row)
@@ -344,7 +353,14 @@ class _Run:
         seen, found = see_engine(self._world, seat, self._lock.engine[0], rule="after-the-run")
         if seen is not None:
             self._engine_label, self._engine_files = seen.label, seen.file
-        return found
+        if found:
+            return found
+        now = engine_libraries(seat, self._lock.engine[0])
+        return [
+            touched(file.where)
+            for file in now
+            if not is_untouched(self._libraries.get(file.where, file), file)
+        ]
 
     def _stops(self, found: list[Finding]) -> list[Finding]:
         return [f for f in found if refuses(f) and not is_allowed(f, self._asked.allow)]

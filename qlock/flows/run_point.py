@@ -83,6 +83,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     talk: Callable[[Progress], None]
     on_row: Callable[[Row], None]
     """Told of each row that was stored."""
+    on_ready: Callable[[Engine], None]
+    """Told of each engine that has loaded a point and is as locked."""
 
 
 class Sitting(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +185,7 @@ def _prepare(stage: Stage, pin: PointPin, engine: Engine) -> None:
     weights = stage.weights[pin.model]
     found = prepare_point(stage.world, stage.lock, pin, engine, weights, pci_bus_id=stage.pci_bus_id)
     refuse(found, allow=stage.allow)
+    stage.on_ready(engine)
 
 
 def _model_template(world: World, weights: tuple[str, ...]) -> str | None:

@@ -301,6 +301,25 @@ def test_anchors_and_trials_do_not_hide_a_file_that_was_touched(project: Project
     assert (record.rows, record.closing) == ((), None)
 
 
+def test_a_library_that_has_its_bytes_again_was_touched_and_all_is_measured_again(project: Project) -> None:
+    def touch(item: str) -> None:
+        if item == "q05" and len(project.script.asked) < 8:
+            overwrite(project.script.folder / "libm.so.6", b"CODE", b"code")
+            overwrite(
+                project.script.folder / "libc.so.6", b"CODE", b"code"
+            )  # Of the system: no lock pins it.
+
+    project.script.before_item = touch
+    ran = project.run()
+    assert (ran.state, is_whole(ran), wheres(ran)) == (
+        "refused",
+        False,
+        [("after-the-run", f"{ENGINE}.file.libm.so.6.touched")],
+    )
+    project.script.before_item = lambda _: None
+    assert sealed(project).measured == 22
+
+
 def test_a_suite_file_replaced_during_the_run_is_refused_and_nothing_is_lost(project: Project) -> None:
     before = (project.path / "tasks/digits.jsonl").read_bytes()
 
