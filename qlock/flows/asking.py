@@ -136,6 +136,12 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(
                 "the prompt begins with two BOS tokens", hint="look at the chat template"
             ).within(item.id)
+        room = self.read_back.context_tokens
+        if score_from and len(prompt.tokens) > room:
+            raise InputError(
+                f"got `{len(prompt.tokens)}` tokens to score, expected at most the context of `{room}`",
+                hint="raise `context_tokens` of the setting, or ask for less at once",
+            ).within(item.id)
         return Question(
             item=item,
             digest=item_digest(item.id, item.slices, item.body),

@@ -20,9 +20,11 @@ from qlock.core.lock import PointPin, PromptsPin
 from qlock.core.spec import PointSpec, Spec, points
 from qlock.core.verify import read_back_findings
 from qlock.engines.interface import Engine
-from qlock.errors import EngineError, QlockError
+from qlock.errors import EngineError, InputError, QlockError
 from qlock.flows import proving
+from qlock.flows.asking import Asker, Question
 from qlock.flows.device import card_findings
+from qlock.flows.grading import try_grader
 from qlock.flows.pinning import fallen_back
 from qlock.flows.proving import Exam, Opener, Proof
 from qlock.flows.refusal import FindingsError, refuse
@@ -219,7 +221,9 @@ class _Prover:
                     model_template=None if template is UNSET else template,
                     frozen_date=self._bench.spec.frozen_date,
                 )
-                found.append(asker.pin(proving.questions_of(asker, exam)))
+                questions = proving.questions_of(asker, exam)
+                _refuse_bad_graders(asker, questions, exam)
+                found.append(asker.pin(questions))
         return found
 
     def _see_engine(self, name: str) -> None:
@@ -246,6 +250,23 @@ class _Prover:
             canary=proof.behaviour.canary,
             prompts=proof.prompts,
             probe=proof.probe,
+        )
+
+
+def _refuse_bad_graders(asker: Asker, questions: tuple[Question, ...], exam: Exam) -> None:
+    """Stop where a canned reply is not graded as its item says: a run of such a lock could measure nothing."""
+    items = tuple(question.item for question in questions)
+    failures = try_grader(asker.kind, items, asker.params, suite=exam.pin.name)
+    if failures:
+        first = failures[0]
+        what = "gold" if first.expected == "right" else "bad"
+        raise (
+            InputError(
+                f"the {what} reply must be graded as {first.expected}, got `{first.found}`",
+                hint="mend the item's expected, gold or bad, or its grader",
+            )
+            .within(first.item)
+            .within(f"suite.{exam.pin.name}")
         )
 
 

@@ -143,6 +143,21 @@ def test_two_bos_tokens_are_refused(engine: FakeEngine, renderer: Renderer) -> N
     )
 
 
+def test_more_tokens_to_score_than_the_context_holds_are_refused(
+    engine: FakeEngine, renderer: Renderer
+) -> None:
+    made = asker(engine, renderer)
+    room = made.read_back.context_tokens
+    fitting = Score(tokens=tuple(range(2, room + 2)), score_from=1)
+    assert len(asking(made, q=fitting).questions({})) == 1
+    with pytest.raises(InputError) as caught:
+        asking(made, q=Score(tokens=(*fitting.tokens, 3), score_from=1)).questions({})
+    assert (str(caught.value), caught.value.hint) == (
+        f"q: got `{room + 1}` tokens to score, expected at most the context of `{room}`",
+        "raise `context_tokens` of the setting, or ask for less at once",
+    )
+
+
 @pytest.mark.parametrize(
     "rule, turns, text",
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from qlock.errors import EngineError, RefusedError
+from qlock.errors import EngineError, InputError, RefusedError
 from qlock.flows.refusal import FindingsError
 from tests.fakes.project import Project, refusal, tiny_gguf
 
@@ -93,3 +93,15 @@ def test_a_fallen_back_setting_is_tried_again_at_its_width_when_it_is_named(tmp_
     assert project.resolve().lock.setting[0].slots == 1
     for name in ("plain", "setting", "all"):
         assert project.resolve(upgrade=(name,)).lock.setting[0].slots == 4
+
+
+def test_a_gold_reply_that_is_not_graded_right_is_refused_before_a_lock_is_made(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    row = b'{"id": "q", "prompt": "1", "expected": "1", "grader": {"kind": "exact"}, "gold": "2"}\n'
+    project.write("tasks/digits.jsonl", row)
+    with pytest.raises(InputError) as caught:
+        project.resolve()
+    assert str(caught.value) == (
+        "point.A@plain.suite.digits.q: the gold reply must be graded as right, got `wrong: got `2`, expected `1``"
+    )
+    assert caught.value.hint == "mend the item's expected, gold or bad, or its grader"

@@ -255,11 +255,15 @@ def test_an_answer_that_is_cut_by_the_budget_says_so_and_is_graded_as_it_stands(
     assert (reply["ending"], reply["text"]) == ("budget", "1, as I ")
 
 
-def test_a_grader_that_fails_its_trials_stops_before_anything_is_asked(tmp_path: Path) -> None:
+def test_a_grader_that_fails_its_trials_stops_before_anything_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = Project(tmp_path)
     row = b'{"id": "q", "prompt": "1", "expected": "1", "grader": {"kind": "exact"}, "gold": "2"}\n'
     project.write("tasks/digits.jsonl", row)
-    project.lock()
+    with monkeypatch.context() as before:  # A lock of a qlock whose grader took this reply for right.
+        before.setattr("qlock.flows.point_proofs.try_grader", lambda *_, **__: ())
+        project.lock()
     ran = project.run()
     assert (ran.state, is_whole(ran), project.script.asked) == ("trials-failed", False, [])
     assert [(trial.suite, trial.item, trial.expected) for trial in ran.trials] == [("digits", "q", "right")]
