@@ -29,7 +29,7 @@ from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.loaded import LoadedFile, engine_libraries, is_untouched, touched
-from qlock.flows.look import Sight, look, look_again
+from qlock.flows.look import Sight, is_as_loaded, look, look_again
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing
@@ -235,8 +235,9 @@ class _Run:
             take_over(self._world, self._folder, self._lock, job, source=source, segment=self._segment)
         try:
             ran = self._measure()
-        except QlockError:
+        except (QlockError, KeyboardInterrupt, SystemExit):
             with contextlib.suppress(QlockError):
+                self._looked_again = self._looked_again or is_as_loaded(self._lock, self._sight)
                 self._end_segment()
             raise
         self._end_segment()

@@ -61,7 +61,7 @@ class Segment(Base, frozen=True, kw_only=True):
 
     started_utc: str
     ended_utc: str
-    """Empty while it goes on, and for ever when it was killed."""
+    """Empty while it goes on, and for ever when it was killed with no time to say so."""
     host_name: str
     boot_id: str
     kernel: str

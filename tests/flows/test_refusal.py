@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from qlock.core.verify import Finding
+from qlock.core.verify import Finding, Rule
 from qlock.errors import ExitCode
-from qlock.flows.refusal import FindingsError, is_allowed, refuse
+from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse
 
 
 def a_finding(where: str = "device.cpu.cpu_model", **changes: Any) -> Finding:
@@ -52,3 +52,19 @@ def test_what_is_allowed_does_not_refuse() -> None:
 )
 def test_a_fact_is_allowed_by_its_name_or_by_that_of_its_table(fact: str, allowed: bool) -> None:  # noqa: FBT001 - a table of cases
     assert is_allowed(a_finding(), (fact,)) == allowed
+
+
+@pytest.mark.parametrize(
+    "rule, found, expected",
+    [
+        ("model-files", "missing", True),
+        ("suite-files", "missing", True),
+        ("model-files", "blake3:00", False),
+        ("device", "missing", False),
+    ],
+)
+def test_files_that_are_not_here_are_absent_and_all_else_is_refused(
+    rule: Rule, found: str, *, expected: bool
+) -> None:
+    absent = a_finding(rule="model-files", found="missing")
+    assert only_absent((absent, a_finding(rule=rule, found=found))) is expected

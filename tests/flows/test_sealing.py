@@ -4,6 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -240,6 +241,33 @@ def test_what_a_killed_run_measured_with_a_file_that_was_touched_since_is_asked_
     assert len(project.script.asked) == ALL_ITEMS - 2
     segments = folder_of(project, ran).facts().segment
     assert [segment.looked_again for segment in segments] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "touch, left",
+    [
+        (lambda _: None, ALL_ITEMS - 13),
+        (lambda path: overwrite(path, tiny_gguf(7), tiny_gguf(1)), ALL_ITEMS - 2),
+        (lambda path: path.unlink(), ALL_ITEMS - 2),
+    ],
+    ids=["untouched", "there and back", "gone"],
+)
+def test_a_run_that_is_ended_by_a_signal_looks_at_its_files_on_the_way_out(
+    project: Project, undisturbed: str, touch: Callable[[Path], None], left: int
+) -> None:
+    def stop(_: str) -> None:
+        if len(project.script.asked) == 13:
+            touch(project.path / "models/a.gguf")
+            raise KeyboardInterrupt
+
+    project.script.before_item = stop
+    with pytest.raises(KeyboardInterrupt):
+        project.run()
+    project.script.before_item = lambda _: None
+    # Another copy of the same bytes, as on the next node: whoever looked at the first in time may go on.
+    project.write("models/a.gguf", tiny_gguf(1))
+    ran = project.run()
+    assert (ran.measured, ran.answers_digest) == (left, undisturbed)
 
 
 def test_doubt_is_settled_before_the_next_kill(project: Project, undisturbed: str) -> None:
