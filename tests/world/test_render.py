@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from qlock.core.template import Rendered, RenderRequest, Template, render
+from qlock.core.template import CompiledTemplate, Rendered, RenderRequest, Template
 from qlock.errors import AbsentError, InputError
 from qlock.world import render as module
 from qlock.world.process import LineChild
@@ -57,7 +57,7 @@ def test_a_render_in_the_child_is_the_render_here(renderer: Renderer) -> None:
         variables={"big": 10**40},
         frozen_date="2026-01-02",
     )
-    assert renderer.render(template, request) == render(template, request)
+    assert renderer.render(template, request) == CompiledTemplate(template).render(request)
 
 
 def test_one_child_renders_many_prompts_of_several_templates(renderer: Renderer) -> None:
