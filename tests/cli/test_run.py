@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.cli.signals import TerminatedExit
 from qlock.cli.run import _CODES
+from qlock.cli.signals import TerminatedExit
 from qlock.engines.interface import Broken, Done, Measured, Work
 from qlock.errors import ExitCode
 from qlock.flows.run import Ran
