@@ -4,6 +4,7 @@
 #   make test     set up, then lint, types and all tests
 #   make lint     ruff and mypy alone
 #   make bench    set up, then every script in benchmarks/
+#   make chaos    set up, then benchmarks/chaos.py over 100 seeds (SEEDS=N for another number); some 15 minutes
 #   make clean    remove what make made here (the llama.cpp build in the cache stays)
 #
 # Wanted on the machine: Python 3.11 or newer (another one: make PYTHON=/path/to/python3), a C++ compiler, cmake.
@@ -13,7 +14,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench clean setup setup-test llama-libraries llama-tools browser
+.PHONY: help demo test lint bench chaos clean setup setup-test llama-libraries llama-tools browser
 
 PYTHON ?=
 BIN := .venv/bin
@@ -26,7 +27,7 @@ FIND_PYTHON := for name in $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python
 done
 
 help:
-	@sed -n '3,7s/^\#   //p' Makefile
+	@sed -n '3,8s/^\#   //p' Makefile
 
 demo: setup
 	@$(BIN)/qlock demo
@@ -45,6 +46,10 @@ bench: setup-test llama-tools
 	    [ -e "$$script" ] || { echo "no benchmark is there yet"; break; }; \
 	    echo "== $$script"; $(BIN)/python "$$script"; \
 	done
+
+SEEDS ?= 100
+chaos: setup-test llama-tools
+	@$(BIN)/python benchmarks/chaos.py --seeds $(SEEDS)
 
 clean:
 	@rm -rf .venv dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

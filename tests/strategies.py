@@ -15,7 +15,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import UNSET, inspect
 
-from qlock.core import effects, exchange, facts, lock, plan, recipe, record, spec, verify
+from qlock.core import effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, verify
 from qlock.core.base import Base
 from qlock.core.lock import Lock, Missing, PointPin, unset_pins
 from qlock.core.record import Closing, Record, Row, answers_digest
@@ -24,7 +24,7 @@ from qlock.core.spec import PointSpec, SettingSpec, Spec, SuiteSpec
 T = TypeVar("T")
 B = TypeVar("B", bound=Base)
 
-MODULES = (effects, exchange, facts, lock, plan, recipe, record, spec, verify)
+MODULES = (effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, verify)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -50,6 +50,10 @@ _OF_PATTERN = {
     r"^[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9][A-Za-z0-9._+-]*\Z": POINT_NAMES,
     r"^(blake3|sha256):[0-9a-f]{64}\Z": DIGESTS,
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z": DAYS,
+    r"^[A-Za-z0-9][A-Za-z0-9_.,:+=/*()@-]*\Z": NAMES,
+    r"^([0-9]{1,4}-)?[0-9]{1,3}(:[0-9]{2}){0,2}\Z": st.sampled_from(["30", "8:00:00", "1-12:00:00"]),
+    r"^[^\x00-\x1f\x7f]+\Z": st.text(string.printable[:95], min_size=1, max_size=12),
+    r"^--[a-z][^\x00-\x1f\x7f#]*\Z": st.sampled_from(["--constraint=a100", "--exclusive"]),
 }
 
 
@@ -155,7 +159,7 @@ def _specs(draw: st.DrawFn) -> Spec:
         anchor=draw(st.just(()) | anchor),
         compare=draw(st.just(UNSET) | compare) if len(sitting) > 1 else UNSET,
         gate=draw(st.just(()) | gate),
-        slurm=draw(st.dictionaries(TEXTS, PLAIN, max_size=2)),
+        slurm=draw(strategy(sbatch.SlurmSpec)),
     )
 
 

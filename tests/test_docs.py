@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, UNSET
 
 from qlock.core.base import Base
 from qlock.core.exchange import Right
+from qlock.core.sbatch import SlurmSpec
 from qlock.core.spec import (
     AnchorSpec,
     CompareSpec,
@@ -55,6 +56,7 @@ STRUCTS: dict[str, type[Base]] = {
     "Anchors": AnchorSpec,
     "Comparison": CompareSpec,
     "Gates": GateSpec,
+    "Slurm": SlurmSpec,
 }
 GRADERS = {f"Grader `{kind}`": grader for kind, grader in zip(KINDS, get_args(Grader), strict=True)}
 SUITES = {f"The suite `{kind}`": suite_kind(kind).params for kind in members("qlock.suites")}

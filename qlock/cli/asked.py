@@ -1,4 +1,4 @@
-"""What a command line names: a spec, a lock, a run, a folder, with a word for who gave something else.
+"""What a command line names: a spec, a lock, a run, a folder, a time, with a word for who gave something else.
 
 Does not live here: reading them whole (``core.spec``, ``core.lock``).
 """
@@ -9,12 +9,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from qlock.cli.shown import whole_path
 from qlock.errors import AbsentError, InputError
 
 if TYPE_CHECKING:
     from qlock.world.interface import World
 
+_DURATION = re.compile(r"([1-9][0-9]{0,7})([smhd])")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FIRST_BYTES = 1 << 12
 _SPEC = re.compile(rb"^spec_version\s*=", re.MULTILINE)
 _LOCK = re.compile(rb"^lock_version\s*=", re.MULTILINE)
@@ -85,6 +89,23 @@ def folder_asked(world: World, path: Path, option: str) -> Path:
     if not whole.is_dir():
         raise AbsentError(f"{option}: there is no folder `{path}`")
     return whole
+
+
+class Duration(click.ParamType[float]):
+    """``90s``, ``45m``, ``8h`` or ``2d``, in seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        match = _DURATION.fullmatch(str(value))
+        if match is None:
+            self.fail(
+                f"got `{value}`, expected a number with its unit, such as `90s`, `45m`, `8h` or `2d`",
+                param,
+                ctx,
+            )
+        return int(match[1]) * _SECONDS[match[2]]
 
 
 def _is(mark: re.Pattern[bytes], world: World, path: Path, what: str) -> bool:

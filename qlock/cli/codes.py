@@ -23,7 +23,7 @@ MEANINGS = {
     ExitCode.ABSENT: "something is not there: file, network, disk space, GPU, or the folder is held by another run",
     ExitCode.BUG: "a bug in qlock",
     ExitCode.INTERRUPTED: "ended by Ctrl-C; what was measured is kept",
-    ExitCode.TERMINATED: "ended by SIGTERM or SIGHUP; what was measured is kept",
+    ExitCode.TERMINATED: "ended by SIGTERM, SIGHUP or SIGUSR1; what was measured is kept",
 }
 
 

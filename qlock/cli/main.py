@@ -21,7 +21,7 @@ import qlock.cli
 from qlock import __version__
 from qlock.cli.codes import help_text
 from qlock.cli.shown import Answer, Means, real_means
-from qlock.cli.signals import TerminatedExit, hold, listen, stop_in
+from qlock.cli.signals import TerminatedExit, TimeUpExit, hold, listen, stop_in
 from qlock.errors import AbsentError, ExitCode, QlockError
 
 TRACEBACK = "QLOCK_TRACEBACK"
@@ -96,6 +96,9 @@ def exit_code(arguments: Sequence[str], means: Means) -> int:
 
 def _stopped(stop: KeyboardInterrupt | TerminatedExit, means: Means) -> ExitCode:
     match stop:
+        case TimeUpExit():
+            means.talk.say("error", "incomplete: the time is up")
+            return ExitCode.INCOMPLETE
         case TerminatedExit(name=name):
             means.talk.say("error", f"ended by {name}")
             return ExitCode.TERMINATED

@@ -5,13 +5,15 @@ Does not live here: running (``flows.run``) and showing how far it is (``cli.pro
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import folder_asked, lock_asked
+from qlock.cli.asked import Duration, folder_asked, lock_asked
+from qlock.cli.leaving import leaving
 from qlock.cli.shown import (
     Answer,
     Means,
@@ -28,6 +30,7 @@ from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
     from qlock.core.verify import Finding
+    from qlock.flows.deadline import Deadline
     from qlock.flows.run import Ran
     from qlock.flows.scores import JobScore
     from qlock.world.interface import World
@@ -56,6 +59,8 @@ class Line(NamedTuple):
     allow: tuple[str, ...]
     rehash: bool
     repeat_lock: bool
+    task: str
+    max_time: float | None
     offline: bool
     as_json: bool
 
@@ -76,6 +81,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--rehash", is_flag=True, help="Read every byte again instead of trusting cached digests.")
 @click.option("--repeat-lock", is_flag=True, help="Run a lock again that is done, into a folder of its own.")
+@click.option(
+    "--task", default="", metavar="ID", help="Only this task of `qlock plan`, apart from the others."
+)
+@click.option(
+    "--max-time", type=Duration(), help="Stop in time, such as 90m or 8h; exit 5. Slurm's limit is known."
+)
 @click.option("--offline", is_flag=True, help="Use no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
@@ -91,8 +102,12 @@ def verb(means: Means, /, **given: Any) -> Answer:
 def _run(means: Means, line: Line) -> Answer:
     from qlock.cli.progress import progress_on
     from qlock.flows import run as flow
+    from qlock.flows.deadline import deadline
 
+    if line.task and line.repeat_lock:
+        raise click.UsageError("--task and --repeat-lock do not go together")
     world = offline(means.world()) if line.offline else means.world()
+    limit = deadline(world, line.max_time)
     lock_path, kind = lock_asked(world, line.lock)
     asked = flow.Asked(
         lock_path=lock_path,
@@ -102,15 +117,25 @@ def _run(means: Means, line: Line) -> Answer:
         allow=line.allow,
         rehash=line.rehash,
         repeat_lock=line.repeat_lock,
+        task=line.task,
+        ask_until_s=None if limit is None else limit.ask_until_s,
         engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
     )
     _say_forced(means.talk, line.allow)
-    with _Kept(means.talk), progress_on(means.talk, world.clock) as talk:
+    with _until(limit, world), _Kept(means.talk), progress_on(means.talk, world.clock) as talk:
         ran = flow.run(world, asked, means.opener(kind), talk)
     forced = _forced(world, ran, line)
     _say(means.talk, ran, line, world)
     _say_forced(means.talk, forced)
     return Answer(_CODES[ran.state], _data(world, ran, forced, as_json=line.as_json))
+
+
+def _until(limit: Deadline | None, world: World) -> AbstractContextManager[None]:
+    """Leaves what goes on when the time is up; nothing where there is no limit."""
+    if limit is None:
+        return leaving(None)
+    left_s = limit.leave_at_s - world.clock.monotonic_s()
+    return leaving(left_s, hang_s=limit.kill_at_s - limit.leave_at_s)
 
 
 def _forced(world: World, ran: Ran, line: Line) -> tuple[str, ...]:
@@ -210,6 +235,9 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
     """The last line: what became of the run, and what to do now."""
     folder = "" if ran.folder is None else short_path(world, ran.folder)
     match ran.state:
+        case "sealed" if line.task:
+            talk.say("ok", f"task `{line.task}` is done, {ran.measured} items measured")
+            talk.say("hint", f"when all tasks are done, bring them together with `qlock merge {line.lock}`")
         case "sealed":
             talk.say(
                 "ok",
@@ -235,7 +263,8 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
             talk.say("error", "files that the lock names are not here")
             talk.say("hint", f"say where they lie with --models DIR, or `qlock fetch {line.lock}`")
         case "incomplete":
-            talk.say("error", f"incomplete: `{folder}` still misses items")
+            why = f", {ran.why}" if ran.why else ""
+            talk.say("error", f"incomplete{why}: `{folder}` still misses items")
             talk.say("hint", f"run `qlock run {line.lock}` again; it asks only what is missing")
 
 

@@ -205,6 +205,11 @@ def offline(world: World) -> World:
     )
 
 
+def counted(tasks: int) -> str:
+    """``1 task``, ``2 tasks``."""
+    return "1 task" if tasks == 1 else f"{tasks} tasks"
+
+
 def _one_line(text: str) -> str:
     from qlock.core.escape import for_terminal
 

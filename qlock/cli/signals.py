@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: held back while nothing could take them, then turned into one exception, once.
+"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 (which some schedulers send first): held back while nothing could take them, then turned into one exception, once.
 
 The first one unwinds the verb: an engine is ended, a record closed. Another that comes meanwhile must not stop what
 the first one set going, so none is heard while the exception of the first is being handled.
@@ -14,11 +14,11 @@ from types import FrameType
 
 from qlock.errors import ExitCode
 
-HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 class TerminatedExit(SystemExit):
-    """SIGTERM or SIGHUP came: everything that is open is closed on the way out.
+    """SIGTERM, SIGHUP or SIGUSR1 came: everything that is open is closed on the way out.
 
     Args:
         name: Of the signal.
@@ -27,6 +27,13 @@ class TerminatedExit(SystemExit):
     def __init__(self, name: str = "SIGTERM") -> None:
         super().__init__(int(ExitCode.TERMINATED))
         self.name = name
+
+
+class TimeUpExit(TerminatedExit):
+    """The time that a run was given is up; an alarm of our own (``cli.leaving``)."""
+
+    def __init__(self) -> None:
+        super().__init__("SIGALRM")
 
 
 def hold() -> None:
@@ -42,7 +49,7 @@ def listen() -> None:
 
     Raises:
         KeyboardInterrupt: Ctrl-C was waiting.
-        TerminatedExit: SIGTERM or SIGHUP was.
+        TerminatedExit: Another one was.
     """
     for number in HEARD:
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:

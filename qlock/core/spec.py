@@ -18,6 +18,7 @@ from qlock.core.canon import check_version, read_toml_table, to_struct
 from qlock.core.digest import digest_of
 from qlock.core.exchange import Message
 from qlock.core.facts import CacheType
+from qlock.core.sbatch import SlurmSpec
 from qlock.errors import InputError
 
 SPEC_VERSION = 1
@@ -216,7 +217,7 @@ class Spec(Base, frozen=True, kw_only=True):
     gate: tuple[GateSpec, ...] = ()
     frozen_date: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")] = "2026-01-01"
     """The day that chat templates are told; fixed, so that two days resolve to one lock."""
-    slurm: dict[str, Any] = {}
+    slurm: SlurmSpec = SlurmSpec()
     """Where and how to run; never part of the lock."""
 
 

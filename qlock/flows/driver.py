@@ -49,16 +49,25 @@ class Driver:
         repeat: Which repeat this is; goes into the seeds.
         segment: Number of this stretch of running, for the rows.
         on_row: Takes each finished row; it is stored when this returns.
+        is_over: Whether the time is up, so that nothing more is begun.
     """
 
     def __init__(
-        self, seat: Seat, asker: Asker, *, repeat: int, segment: int, on_row: Callable[[Row], None]
+        self,
+        seat: Seat,
+        asker: Asker,
+        *,
+        repeat: int,
+        segment: int,
+        on_row: Callable[[Row], None],
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._seat = seat
         self._asker = asker
         self._repeat = repeat
         self._segment = segment
         self._on_row = on_row
+        self._is_over = is_over
         self._under_way: dict[str, Turn] = {}
         self._suspects: deque[Question] = deque()
         self._deaths: dict[str, int] = {}
@@ -66,19 +75,25 @@ class Driver:
         self._set_aside = 0
 
     def ask(self, questions: tuple[Question, ...], *, slots: int) -> None:
-        """Ask every question; returns when each has a row.
+        """Ask every question; returns when each has a row, or when the time is up.
 
         Raises:
             EngineError: The engine does not come up again, or dies at item after item.
         """
         waiting = deque(questions)
-        while waiting or self._suspects or self._under_way:
+        while self._goes_on(waiting):
             try:
                 self._fill(waiting, slots)
                 self._take(self._seat.next_done())
             except EngineError as error:
                 self._bury(error)
                 self._seat.restart()
+
+    def _goes_on(self, waiting: deque[Question]) -> bool:
+        if self._is_over():
+            waiting.clear()
+            self._suspects.clear()
+        return bool(waiting or self._suspects or self._under_way)
 
     def _fill(self, waiting: deque[Question], slots: int) -> None:
         """Begin what may be under way now: suspects one at a time, with nothing beside them."""

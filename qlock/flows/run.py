@@ -19,7 +19,7 @@ import msgspec
 from qlock.core.base import Count
 from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock, PointPin
-from qlock.core.plan import Job, jobs
+from qlock.core.plan import Job, jobs, lock_of_task
 from qlock.core.record import Record, Row, is_done
 from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
@@ -34,7 +34,7 @@ from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing
 from qlock.flows.resolve import read_lock_file
-from qlock.flows.run_folder import RunFolder, folder_name, next_repeat, run_folders
+from qlock.flows.run_folder import TASKS, RunFolder, folder_of_lock, next_repeat
 from qlock.flows.run_point import Broken, Progress, Stage, TrialsFailedError, run_point
 from qlock.flows.scores import JobScore, job_scores
 from qlock.flows.sealing import (
@@ -70,6 +70,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     rehash: bool = False
     repeat_lock: bool = False
     """Run the same lock once more, into a folder of its own, to see how far two runs differ."""
+    task: str = ""
+    """Only the jobs of this task, into a folder of its own in the run's; empty: all of them."""
+    ask_until_s: float | None = None
+    """From then on, by the world's monotonic clock, no item is begun."""
     engine: Path | None = None
     """Folder of the engine's libraries, where it is not as the spec beside the lock says; the lock pins the files."""
 
@@ -111,23 +115,22 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     if stale:
         return Ran(state="stale", why=stale)
     refuse_missing(lock, lock_path, renew=renew_label(data))
+    if asked.task:
+        lock = lock_of_task(lock, asked.task)
     places = Places(world, base=project_of(lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
     stopping = _stopping(lock, sight, asked.allow)
     if stopping:
         state: State = "absent" if only_absent(stopping) else "refused"
         return Ran(state=state, findings=sight.findings, cached_digests=sight.cached)
-    runs = asked.runs or runs_folder(lock_path, lock)
-    path = next_repeat(runs, data) if asked.repeat_lock else _folder(runs, data)
-    folder = RunFolder(world, path)
-    folder.prepare(data)
-    with world.folders.hold(path):
-        seal = folder.seal()
-        if seal is not None:
-            refuse_broken(folder, seal)
-            return _with_scores(
-                Ran(state="already-sealed", folder=path, answers_digest=seal.answers_digest), folder, lock
-            )
+    folder = _prepared(world, asked, asked.runs or runs_folder(lock_path, lock), data)
+    with world.folders.hold(folder.path):
+        for done in (folder, RunFolder(world, folder.whole)):
+            seal = done.seal()
+            if seal is not None:
+                refuse_broken(done, seal)
+                ran = Ran(state="already-sealed", folder=done.path, answers_digest=seal.answers_digest)
+                return _with_scores(ran, done, lock)
         scene = _Scene(
             world=world,
             asked=asked,
@@ -156,12 +159,15 @@ def _stopping(lock: Lock, sight: Sight, allow: tuple[str, ...]) -> tuple[Finding
     )
 
 
-def _folder(runs: Path, data: bytes) -> Path:
-    """The folder of this lock: an unfinished repeat of it is gone on with first."""
-    name = folder_name(data)
-    mine = [path for path in run_folders(runs) if path.name.partition(".")[0] == name]
-    open_ones = [path for path in mine if not (path / "seal.json").exists()]
-    return open_ones[0] if open_ones else runs / name
+def _prepared(world: World, asked: Asked, runs: Path, data: bytes) -> RunFolder:
+    """The folder of the run, or of the task that is asked for in it, with the lock in it."""
+    path = next_repeat(runs, data) if asked.repeat_lock else folder_of_lock(runs, data)
+    folder = RunFolder(world, path)
+    folder.prepare(data)
+    if asked.task:
+        folder = RunFolder(world, path / TASKS / asked.task)
+        folder.prepare(data)
+    return folder
 
 
 def _build(world: World, asked: Asked, lock_path: Path, data: bytes) -> Path | None:
@@ -267,14 +273,14 @@ class _Run:
         if self._anchors.off():
             return self._ran("anchor-off", why=self._anchors.off())
         if self._open:
-            return self._ran("incomplete")
+            return self._ran("incomplete", why="the time is up" if self._is_over() else "")
         return self._seal()
 
     def _ask(self, seat: Seat, renderer: Renderer) -> None:
         """Every point with something left to do, then rule 8, also when the asking ends in an error."""
         try:
             for point in self._points():
-                if not self._anchors.off():
+                if not self._anchors.off() and not self._is_over():
                     self._point(point, seat, renderer)
         except QlockError:
             # The error is what is told; an engine that is gone cannot be looked at again.
@@ -282,6 +288,10 @@ class _Run:
                 self._again(seat)
             raise
         self._again(seat)
+
+    def _is_over(self) -> bool:
+        until_s = self._asked.ask_until_s
+        return until_s is not None and self._world.clock.monotonic_s() >= until_s
 
     def _refused(self, findings: tuple[Finding, ...] = (), **more: Any) -> Ran:
         """The end of a run with these findings and those of rule 8, each place once."""
@@ -313,6 +323,7 @@ class _Run:
             talk=self._scene.talk,
             on_row=self._count,
             on_ready=self._ready,
+            is_over=self._is_over,
         )
         anchored = {anchor.suite for anchor in self._anchors.of(name)}
         mine = [job for job in self._open.values() if job.point == name]

@@ -8,6 +8,7 @@
     record/JOB.jsonl          journal while the job goes on; rows by item and a closing line after
     grades/JOB.jsonl          outcomes, worked out again at will
     seal.json                 absent while anything is missing
+    tasks/TASK/               the same for one task alone, until they are merged
 
 Every file but a journal is written whole and put in its place at once, so that a kill at any moment leaves a folder
 that can be gone on with.
@@ -53,6 +54,7 @@ from qlock.world.interface import World
 
 FACTS_VERSION = 1
 MOST_RECORD_BYTES = 8 << 30
+TASKS = "tasks"
 _NUMBERED = re.compile(r"^[0-9a-f]{8}(\.[1-9][0-9]*)?$")
 
 
@@ -111,6 +113,11 @@ class RunFolder:
     def __init__(self, world: World, path: Path) -> None:
         self._world = world
         self.path = path
+
+    @property
+    def whole(self) -> Path:
+        """The folder of the whole run, where this is the folder of one of its tasks."""
+        return self.path.parent.parent if self.path.parent.name == TASKS else self.path
 
     def prepare(self, lock_bytes: bytes) -> None:
         """Make the folder and put the lock in it; a folder of another lock is refused.
@@ -369,6 +376,14 @@ def run_folders(runs: Path) -> tuple[Path, ...]:
     if not runs.is_dir():
         return ()
     return tuple(sorted(path for path in runs.iterdir() if path.is_dir() and _NUMBERED.match(path.name)))
+
+
+def folder_of_lock(runs: Path, lock_bytes: bytes) -> Path:
+    """The folder of a lock: an unfinished repeat of it is gone on with first."""
+    name = folder_name(lock_bytes)
+    mine = [path for path in run_folders(runs) if path.name.partition(".")[0] == name]
+    open_ones = [path for path in mine if not (path / "seal.json").exists()]
+    return open_ones[0] if open_ones else runs / name
 
 
 def next_repeat(runs: Path, lock_bytes: bytes) -> Path:

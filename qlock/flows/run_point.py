@@ -85,6 +85,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Told of each row that was stored."""
     on_ready: Callable[[Engine], None]
     """Told of each engine that has loaded a point and is as locked."""
+    is_over: Callable[[], bool] = lambda: False
+    """Whether the time is up: then nothing more is asked."""
 
 
 class Sitting(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +125,8 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
     _try_graders(asked)
     setting = _setting(stage.lock, pin)
     for job in jobs:
-        yield from _job(stage, job, asked[job.suite], slots=setting.slots)
+        if not stage.is_over():
+            yield from _job(stage, job, asked[job.suite], slots=setting.slots)
 
 
 def prepare_point(
@@ -231,14 +234,21 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
             stage.on_row(row)
             count.row(row)
 
-        driver = Driver(stage.seat, sitting.asker, repeat=job.repeat, segment=stage.segment, on_row=on_row)
+        driver = Driver(
+            stage.seat,
+            sitting.asker,
+            repeat=job.repeat,
+            segment=stage.segment,
+            on_row=on_row,
+            is_over=stage.is_over,
+        )
         left = tuple(question for question in sitting.questions if question.item.id not in done)
         driver.ask(left, slots=slots)
     record = stage.folder.present_record(job.name)
     broken = [row for row in record.rows if not is_done(row)]
     for row in broken:
         yield Broken(job=job.name, item=row.item, why=_why_broken(row))
-    if not broken:
+    if not broken and len(record.rows) == len(sitting.questions):
         yield stage.folder.close_record(record, tuple(question.item.id for question in sitting.questions))
 
 

@@ -96,12 +96,12 @@ def taken_over(world: World, folder: RunFolder, wanted: dict[str, Job]) -> dict[
     A repeat (``LOCK8.2``) takes nothing over: it is there to be measured once more. Neither is anything taken of a
     run that was forced.
     """
-    if "." in folder.path.name:
+    if "." in folder.whole.name:
         return {}
     by_digest = {job.digest: name for name, job in wanted.items() if folder.record(name) is None}
     found = {}
-    for path in run_folders(folder.path.parent):
-        seal = RunFolder(world, path).seal() if path != folder.path else None
+    for path in run_folders(folder.whole.parent):
+        seal = RunFolder(world, path).seal() if path != folder.whole else None
         if seal is None or seal.forced:
             continue
         for sealed_job in seal.job:
@@ -117,7 +117,7 @@ def take_over(world: World, folder: RunFolder, lock: Lock, job: Job, *, source: 
     Raises:
         InputError: What lies there does not fit its seal.
     """
-    other = RunFolder(world, folder.path.parent / source)
+    other = RunFolder(world, folder.whole.parent / source)
     seal = other.seal()
     theirs = next((one for one in seal.job if one.job_digest == job.digest), None) if seal else None
     if theirs is None:

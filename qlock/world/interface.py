@@ -152,6 +152,21 @@ class HubChange(Base, frozen=True, kw_only=True):
     """As it is after that commit."""
 
 
+class SlurmTask(Base, frozen=True, kw_only=True):
+    """One element of an array, as Slurm has it in its queue or in its accounts."""
+
+    job: str
+    """Of the array."""
+    index: Count
+    state: str
+    """Slurm's word in capitals: ``PENDING``, ``RUNNING``, ``TIMEOUT`` …"""
+    reason: str
+    """Why it waits, or with which exit code it ended; empty when Slurm says nothing."""
+    node: str
+    left_s: Count | Missing
+    """Until its time limit."""
+
+
 class Clock(Protocol):
     """Dates and durations."""
 
@@ -326,6 +341,22 @@ class Remote(Protocol):
         """The same, except that it makes no request."""
 
 
+class Slurm(Protocol):
+    """The scheduler. ``AbsentError`` where its tools are not on the PATH or its controller does not answer."""
+
+    def submit(self, script: Path) -> str:
+        """Queue a batch script; gives the number of the job."""
+
+    def queue(self) -> tuple[SlurmTask, ...]:
+        """Every element of this user's arrays that waits or runs."""
+
+    def accounts(self, jobs: Sequence[str]) -> tuple[SlurmTask, ...] | Missing:
+        """How the elements of these jobs ended, as far as Slurm keeps accounts."""
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """End these jobs; one that has ended is passed over."""
+
+
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """All effects, one of each."""
 
@@ -341,6 +372,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     wheels: Wheels
     hub: Hub
     remote: Remote
+    slurm: Slurm
     environment: Mapping[str, str]
     """The environment variables as they were when qlock started."""
     cwd: Path

@@ -12,6 +12,7 @@ from qlock.world import amd, clock, digests, files, folder, host, journal, maps,
 from qlock.world.hub import open_hub
 from qlock.world.interface import World
 from qlock.world.remote import RealRemote
+from qlock.world.slurm import RealSlurm
 
 
 def real_world(announce: Callable[[str], None] = lambda _: None) -> World:
@@ -44,6 +45,7 @@ def real_world(announce: Callable[[str], None] = lambda _: None) -> World:
         wheels=wheel,
         hub=open_hub(environment, clock=clock, announce=announce),
         remote=RealRemote(environment, folder=cache / "url", clock=clock, announce=announce),
+        slurm=RealSlurm(environment),
         environment=environment,
         cwd=cwd,
         cache_folder=cache,

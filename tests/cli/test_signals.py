@@ -75,6 +75,7 @@ def ran(program: str, **signals: signal.Signals) -> tuple[int, str, str]:
         (signal.SIGTERM, signal.SIGINT, 143, "error: ended by SIGTERM\n"),
         (signal.SIGINT, signal.SIGTERM, 130, "error: interrupted\n"),
         (signal.SIGHUP, signal.SIGTERM, 143, "error: ended by SIGHUP\n"),
+        (signal.SIGUSR1, signal.SIGTERM, 143, "error: ended by SIGUSR1\n"),
     ],
 )
 def test_the_first_signal_counts_and_no_other_disturbs_the_closing(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from qlock.core.effects import leaves
+from qlock.core.sbatch import SlurmSpec
 from qlock.core.spec import (
     AnchorSpec,
     CompareSpec,
@@ -372,7 +373,7 @@ def test_what_was_left_out_changes_the_digest_when_it_is_said(name: str) -> None
 
 
 def test_where_it_runs_does_not_change_the_digest() -> None:
-    assert spec_digest(a_spec(slurm={"partition": "cpu", "nodes": 3})) == spec_digest(a_spec())
+    assert spec_digest(a_spec(slurm=SlurmSpec(partition="cpu", cpus=3))) == spec_digest(a_spec())
     assert spec_digest(a_spec()) != a_digest("")
 
 

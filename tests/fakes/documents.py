@@ -28,6 +28,7 @@ from qlock.core.lock import Lock, Missing, ModelPin, PointPin, PromptsPin, Suite
 from qlock.core.plan import Job, jobs
 from qlock.core.recipe import RecipeRow
 from qlock.core.record import Closing, Header, Record, Row, Times, answers_digest, item_digest, line_bytes
+from qlock.core.sbatch import Array, SlurmSpec
 from qlock.core.spec import (
     AnchorSpec,
     CompareSpec,
@@ -93,7 +94,7 @@ def a_spec(**changes: Any) -> Spec:
         ),
         compare=CompareSpec(reference="F16@f16kv"),
         gate=(GateSpec(suite="orders", slice="bank", rule="non-inferior", margin_share=0.005),),
-        slurm={"partition": "gpu"},
+        slurm=SlurmSpec(partition="gpu"),
     )
     return msgspec.structs.replace(spec, **changes)
 
@@ -431,3 +432,15 @@ def record_bytes(record: Record | None = None) -> bytes:
     record = record or a_record()
     closing = () if record.closing is None else (record.closing,)
     return b"".join(line_bytes(line) for line in (record.header, *record.rows, *closing))
+
+
+def an_array() -> Array:
+    """Two of three tasks, to be queued."""
+    return Array(
+        name="qlock-e4fba4aa",
+        title="Written by qlock for a.toml, run e4fba4aa.",
+        log="/runs/e4fba4aa/slurm/%A_%a.log",
+        tasks={0: "F16@f16kv", 2: "Q4_K_M@f16kv"},
+        command=("run", "/work folder/locks/a.toml"),
+        program=("python", "-m", "qlock"),
+    )

@@ -17,7 +17,16 @@ from qlock.core.facts import Device, EngineFile, Gpu
 from qlock.errors import AbsentError, InputError
 from qlock.world import digests, files, folder, journal, maps
 from qlock.world.hub import open_hub
-from qlock.world.interface import FileDigest, GpuSeen, MappedFile, Memory, Missing, Surroundings, World
+from qlock.world.interface import (
+    FileDigest,
+    GpuSeen,
+    MappedFile,
+    Memory,
+    Missing,
+    SlurmTask,
+    Surroundings,
+    World,
+)
 from qlock.world.remote import RealRemote
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -218,6 +227,33 @@ class ScriptedRemote:
         return self.folder / sha256.partition(":")[2] / url.rpartition("/")[2]
 
 
+class ScriptedSlurm:
+    """A queue as the test wants it; what is submitted and cancelled is kept."""
+
+    def __init__(self) -> None:
+        self.submitted: list[tuple[Path, str]] = []
+        """Each script's path and text."""
+        self.cancelled: list[str] = []
+        self.queued: list[SlurmTask] = []
+        self.ended: tuple[SlurmTask, ...] | Missing = Missing(why="Slurm keeps no accounts here")
+        self.absent: AbsentError | None = None
+
+    def submit(self, script: Path) -> str:
+        self.submitted.append((script, script.read_text()))
+        return str(100 + len(self.submitted))
+
+    def queue(self) -> tuple[SlurmTask, ...]:
+        if self.absent is not None:
+            raise self.absent
+        return tuple(self.queued)
+
+    def accounts(self, jobs: Sequence[str]) -> tuple[SlurmTask, ...] | Missing:
+        return self.ended
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        self.cancelled += jobs
+
+
 def fake_world(place: Path) -> World:
     """A world in the folder ``place``: work in ``place/work``, caches in ``place``, no environment, no GPU, no network.
 
@@ -239,6 +275,7 @@ def fake_world(place: Path) -> World:
         wheels=ScriptedWheels(),
         hub=open_hub(no_network, clock=clock),
         remote=RealRemote(no_network, folder=place / "cache" / "qlock" / "url", clock=clock),
+        slurm=ScriptedSlurm(),
         environment={},
         cwd=place / "work",
         cache_folder=place / "cache" / "qlock",

@@ -9,17 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from qlock.core.sbatch import SlurmSpec, script
 from qlock.reports.json import schema
-from tests.fakes.documents import a_gpu_device, a_lock, lock_bytes, record_bytes
+from tests.fakes.documents import a_gpu_device, a_lock, an_array, lock_bytes, record_bytes
 from tests.golden.make_reports import REPORTS
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 
+_SLURM = SlurmSpec(
+    partition="gpu",
+    gres="gpu:1",
+    cpus=8,
+    memory="16G",
+    time="8:00:00",
+    at_once=16,
+    extra=("--constraint=a100",),
+    setup=("module load cuda/12.4",),
+)
+
 GOLDEN: dict[str, Callable[[], bytes]] = {
     "lock.cpu.toml": lock_bytes,
     "lock.gpu.toml": lambda: lock_bytes(a_lock(device=(a_gpu_device(name="cpu-amd-1a-02"),))),
     "record.jsonl": record_bytes,
+    "tasks.sbatch": lambda: script(_SLURM, an_array()).encode(),
     **REPORTS,
 }
 """File name to what makes its bytes."""

@@ -1,7 +1,8 @@
 """Child processes: started with everything said, and never left behind.
 
 Lives here: what every child has in common (``child``), children that are spoken to in lines (``lines``), and servers
-that are spoken to over a socket (``server``). ``subprocess`` is imported nowhere else. Does not live here: what the
+that are spoken to over a socket (``server``), and tools
+that do one thing and end (``tool``). ``subprocess`` is imported nowhere else. Does not live here: what the
 lines and the requests mean (``world.render``, the engines).
 
 What a child is given is complete: its command line, its environment (nothing is inherited), its folder, its
@@ -19,6 +20,7 @@ from qlock.world.process.child import Ended, Limits
 from qlock.world.process.holder import Holder, holder_in, is_gone, this_process
 from qlock.world.process.lines import Flooded, Heard, LineChild, Silent
 from qlock.world.process.server import ServerChild
+from qlock.world.process.tool import ToolEnded, call_tool
 
 __all__ = [
     "Ended",
@@ -29,6 +31,8 @@ __all__ = [
     "LineChild",
     "ServerChild",
     "Silent",
+    "ToolEnded",
+    "call_tool",
     "holder_in",
     "is_gone",
     "this_process",

@@ -1,0 +1,106 @@
+"""``qlock submit``: its options, what it says, and its exit code.
+
+Does not live here: what is queued (``flows.submit``), the script (``core.sbatch``).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qlock.cli.asked import folder_asked, lock_asked
+from qlock.cli.shown import Answer, Means, counted, document, readable, short_path, whole_path
+from qlock.errors import ExitCode
+
+if TYPE_CHECKING:
+    from qlock.flows.submit import Submitted
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_WISHES = ("partition", "account", "gres", "cpus", "memory", "time", "nice", "at_once")
+
+
+@click.command("submit")
+@click.argument("lock", type=click.Path(path_type=Path))
+@click.option("--partition", metavar="NAME", help="As in the spec's [slurm] table; so are the next seven.")
+@click.option("--account", metavar="NAME", help="Whom the time is counted to.")
+@click.option("--gres", metavar="WHAT", help="Such as gpu:1.")
+@click.option("--cpus", type=int, metavar="N", help="Of each task.")
+@click.option("--memory", metavar="SIZE", help="Such as 16G.")
+@click.option("--time", metavar="TIME", help="Limit of one task, as sbatch takes it: 8:00:00.")
+@click.option("--nice", type=int, metavar="N", help="How far others go first.")
+@click.option("--at-once", type=int, metavar="N", help="So many tasks side by side at most.")
+@click.option("--models", multiple=True, type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
+@click.option("--engine", type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
+@click.option("--runs", type=_FOLDER, metavar="DIR", help="Folder of this lock's runs, not runs/NAME@DEVICE.")
+@click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
+@click.option("--dry-run", is_flag=True, help="Print the batch script and queue nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_obj
+def verb(means: Means, /, **given: Any) -> Answer:
+    """Queue what a lock still misses, as a Slurm array.
+
+    Prints the number of the job. The script and the number are kept in the run's folder, under slurm/. Typed again, it
+    queues only tasks that are neither done nor in the queue.
+    """
+    from qlock.flows import submit as flow
+
+    world = means.world()
+    lock_path, _ = lock_asked(world, given["lock"])
+    words: list[str] = []
+    for folder in given["models"]:
+        words += ["--models", str(folder_asked(world, folder, "--models"))]
+    if given["engine"] is not None:
+        words += ["--engine", str(folder_asked(world, given["engine"], "--engine"))]
+    asked = flow.Asked(
+        lock_path=lock_path,
+        program=(sys.executable, "-m", "qlock"),
+        words=tuple(words),
+        runs=None if given["runs"] is None else whole_path(world, given["runs"]),
+        frozen=given["frozen"],
+        dry_run=given["dry_run"],
+        wishes={name: given[name] for name in _WISHES if given[name] is not None},
+    )
+    said = flow.submit(world, asked)
+    _say(means, said, given["lock"])
+    code = ExitCode.NO if said.state == "stale" else ExitCode.YES
+    if given["as_json"]:
+        told = {
+            "verb": "submit",
+            "state": said.state,
+            "folder": short_path(world, said.folder),
+            "why": said.why,
+            "job": said.job,
+            "tasks": said.tasks,
+            "done": said.done,
+            "under_way": said.under_way,
+            "script": said.script,
+        }
+        return Answer(code, document(told))
+    data = {"dry-run": readable(said.script), "submitted": f"{said.job}\n"}
+    return Answer(code, data.get(said.state, ""))
+
+
+def _say(means: Means, said: Submitted, lock: Path) -> None:
+    talk = means.talk
+    counts = f"{len(said.done)} done, {len(said.under_way)} in the queue"
+    match said.state:
+        case "submitted":
+            where = "" if said.script_path is None else short_path(means.world(), said.script_path)
+            talk.say(
+                "ok", f"queued {counted(len(said.tasks))} as job {said.job} ({counts}); script `{where}`"
+            )
+            talk.say("hint", f"see how far they are with `qlock status {lock}`")
+        case "dry-run":
+            talk.say("note", f"would queue {counted(len(said.tasks))} ({counts})")
+        case "already-sealed":
+            talk.say("ok", "this lock was run before, and its run is sealed")
+        case "nothing-left":
+            talk.say("ok", f"nothing to queue: {counts}")
+            if not said.under_way:
+                talk.say("hint", f"bring the tasks together with `qlock merge {lock}`")
+        case "stale":
+            talk.say("error", f"the lock is stale: {said.why}")
+            talk.say("hint", "renew it with `qlock resolve`, or trust it with --frozen")

@@ -1,0 +1,137 @@
+"""The batch script that runs the tasks of a lock as a Slurm array, from the spec's ``[slurm]`` table.
+
+The script is meant to be read: one line for each wish, the tasks by name, and one command, which takes the shell's
+place so that signals reach qlock itself.
+
+Does not live here: handing it to Slurm (``world.slurm``), what is missing (``flows.submit``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from qlock.core.base import Base
+
+_WORD = r"^[A-Za-z0-9][A-Za-z0-9_.,:+=/*()@-]*\Z"
+Word = Annotated[str, msgspec.Meta(pattern=_WORD, max_length=200, description="one word of an sbatch option")]
+Duration = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^([0-9]{1,4}-)?[0-9]{1,3}(:[0-9]{2}){0,2}\Z",
+        description="a time such as `30`, `8:00:00` or `1-12:00:00`, as sbatch takes it",
+    ),
+]
+Line = Annotated[
+    str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z", max_length=1000, description="one line of text")
+]
+Option = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^--[a-z][^\x00-\x1f\x7f#]*\Z", max_length=1000, description="a long option of sbatch"
+    ),
+]
+
+
+class SlurmSpec(Base, frozen=True, kw_only=True):
+    """``[slurm]``: where and how the tasks run. Never part of the lock."""
+
+    partition: Word | UnsetType = UNSET
+    account: Word | UnsetType = UNSET
+    gres: Word | UnsetType = UNSET
+    """Such as ``gpu:1``."""
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=4096)] | UnsetType = UNSET
+    """Of each task."""
+    memory: Word | UnsetType = UNSET
+    """Such as ``16G``."""
+    time: Duration | UnsetType = UNSET
+    """The limit of one task."""
+    nice: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] | UnsetType = UNSET
+    at_once: Annotated[int, msgspec.Meta(ge=1)] | UnsetType = UNSET
+    """So many tasks of an array run side by side at most."""
+    extra: tuple[Option, ...] = ()
+    """Further options of sbatch: ``--constraint=a100``."""
+    setup: tuple[Line, ...] = ()
+    """Lines of the script before the command: ``module load cuda/12.4``."""
+    container: Line | UnsetType = UNSET
+    """What stands before the command: ``apptainer exec --nv qlock.sif``."""
+    qlock: Line | UnsetType = UNSET
+    """How qlock is called there; by the interpreter that submits, when not given."""
+
+
+class Array(msgspec.Struct, frozen=True, kw_only=True):
+    """What one submission runs."""
+
+    name: str
+    """Of the job in the queue."""
+    title: str
+    """What the script says of itself in its first lines."""
+    log: str
+    """Path of the logs, with Slurm's ``%A`` and ``%a``."""
+    tasks: Mapping[int, str]
+    """Index to id."""
+    command: tuple[str, ...]
+    """The words of ``qlock run``, up to ``--task``."""
+    program: tuple[str, ...]
+    """How qlock is called, unless the spec says otherwise."""
+
+
+_END_TIME = """\
+# When the job's time ends: older Slurm does not say so by itself.
+if [ -z "${SLURM_JOB_END_TIME:-}" ]; then
+  element="${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
+  end=$(squeue --noheader --job="$element" --format=%e 2>/dev/null) || end=
+  # Of no text at all, date would make midnight.
+  if [ -n "$end" ] && end=$(date --date="$end" +%s 2>/dev/null); then
+    export SLURM_JOB_END_TIME="$end"
+  fi
+fi
+"""
+
+
+def script(spec: SlurmSpec, array: Array) -> str:
+    """The whole script."""
+    parts = ["#!/bin/bash", *(f"# {line}" for line in array.title.split("\n")), *_options(spec, array)]
+    parts += ["", "tasks=("]
+    parts += [f"  [{index}]={shlex.quote(id_)}" for index, id_ in sorted(array.tasks.items())]
+    parts += [")", ""]
+    if spec.setup:
+        parts += [*spec.setup, ""]
+    program = shlex.join(array.program) if spec.qlock is UNSET else spec.qlock
+    before = "" if spec.container is UNSET else f"{spec.container} "
+    command = f'{before}{program} {shlex.join(array.command)} --task "${{tasks[$SLURM_ARRAY_TASK_ID]}}"'
+    return "\n".join([*parts, f"{_END_TIME}exec {command}", ""])
+
+
+def _options(spec: SlurmSpec, array: Array) -> list[str]:
+    throttle = "" if spec.at_once is UNSET else f"%{spec.at_once}"
+    wishes = {
+        "job-name": array.name,
+        "array": f"{index_ranges(tuple(array.tasks))}{throttle}",
+        "output": f'"{array.log}"',
+        "partition": spec.partition,
+        "account": spec.account,
+        "gres": spec.gres,
+        "cpus-per-task": spec.cpus,
+        "mem": spec.memory,
+        "time": spec.time,
+        "nice": spec.nice,
+    }
+    asked = [f"--{name}={value}" for name, value in wishes.items() if value is not UNSET]
+    # A requeued task goes on where it was ended; its log goes on too.
+    return [f"#SBATCH {option}" for option in (*asked, "--open-mode=append", "--requeue", *spec.extra)]
+
+
+def index_ranges(indices: tuple[int, ...]) -> str:
+    """Indices as sbatch takes them: ``0-3,7``."""
+    found: list[tuple[int, int]] = []
+    for index in sorted(indices):
+        if found and found[-1][1] == index - 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)

@@ -1,0 +1,132 @@
+"""``status`` and ``cancel``: how far the tasks of a run are, by their folders and by Slurm; and ending them.
+
+Does not live here: queueing them (``flows.submit``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from qlock.core.base import Base, Count
+from qlock.errors import AbsentError
+from qlock.flows.submissions import by_task, last_words, submissions
+from qlock.flows.tasks import TaskSeen, place_of, tasks_seen
+from qlock.world.interface import Missing, SlurmTask, World
+
+State = Literal["done", "running", "queued", "failed", "open"]
+_WAITS = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+
+
+class TaskStatus(Base, frozen=True, kw_only=True):
+    """One task."""
+
+    id: str
+    index: Count
+    state: State
+    """``failed``: it was queued, is in the queue no more, and is not done. ``open``: it never was queued."""
+    done: Count
+    items: Count
+    job: str
+    """``JOB_INDEX``; empty where it is not in the queue."""
+    left_s: Count | Missing
+    """Until its time limit."""
+    why: str
+    """Why it waits, or what it ended with."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run."""
+
+    folder: Path
+    is_sealed: bool
+    tasks: tuple[TaskStatus, ...]
+    notes: tuple[str, ...] = ()
+    """What could not be asked."""
+
+
+def status(world: World, path: Path, runs: Path | None = None) -> Status:
+    """How far a run is.
+
+    Raises:
+        InputError: The lock or a record is unreadable.
+        AbsentError: There is no such lock or run.
+    """
+    place = place_of(world, world.cwd / path, runs)
+    folder = place.folder
+    submitted = submissions(folder)
+    notes: list[str] = []
+    waiting: dict[str, SlurmTask] = {}
+    ended: dict[str, SlurmTask] = {}
+    is_asked = True
+    if submitted:
+        try:
+            waiting = by_task(submitted, world.slurm.queue())
+        except AbsentError as error:
+            is_asked = False
+            notes.append(f"Slurm's queue is not known: {error.message}")
+        told = world.slurm.accounts([one.job for one in submitted]) if is_asked else ()
+        match told:
+            case Missing(why=why):
+                notes.append(f"Slurm's accounts are not known: {why}")
+            case _:
+                ended = by_task(submitted, told)
+    is_sealed = folder.seal() is not None
+    was_queued = {id_ for one in submitted for id_ in one.tasks} if is_asked else set()
+    rows = []
+    for seen in tasks_seen(world, place):
+        if is_sealed or seen.is_sealed:
+            rows.append(_row(seen, "done", done=seen.items))
+        elif seen.id in waiting:
+            rows.append(_in_queue(seen, waiting[seen.id]))
+        elif seen.id in was_queued:
+            words = last_words(folder, submitted, seen.id)
+            rows.append(_row(seen, "failed", why=_why(ended.get(seen.id), words)))
+        else:
+            rows.append(_row(seen, "open"))
+    return Status(folder=folder.path, is_sealed=is_sealed, tasks=tuple(rows), notes=tuple(notes))
+
+
+def _row(seen: TaskSeen, state: State, *, done: int | None = None, why: str = "") -> TaskStatus:
+    return TaskStatus(
+        id=seen.id,
+        index=seen.index,
+        state=state,
+        done=seen.done if done is None else done,
+        items=seen.items,
+        job="",
+        left_s=Missing(why="it does not run"),
+        why=why,
+    )
+
+
+def _in_queue(seen: TaskSeen, element: SlurmTask) -> TaskStatus:
+    state: State = "queued" if element.state in _WAITS else "running"
+    where = f"on {element.node}" if element.node and state == "running" else ""
+    return msgspec.structs.replace(
+        _row(seen, state, why=element.reason or where),
+        job=f"{element.job}_{element.index}",
+        left_s=element.left_s if state == "running" else Missing(why="it does not run"),
+    )
+
+
+def _why(element: SlurmTask | None, words: str) -> str:
+    said = "" if element is None else f"{element.state} {element.reason}".strip()
+    return ": ".join(part for part in (said, words) if part)
+
+
+def cancel(world: World, path: Path, runs: Path | None = None) -> tuple[str, ...]:
+    """End what Slurm still has of a run; gives the tasks that were in its queue.
+
+    Raises:
+        AbsentError: Slurm does not answer, or there is no such run.
+    """
+    place = place_of(world, world.cwd / path, runs)
+    submitted = submissions(place.folder)
+    waiting = by_task(submitted, world.slurm.queue()) if submitted else {}
+    jobs = sorted({element.job for element in waiting.values()})
+    if jobs:
+        world.slurm.cancel(jobs)
+    return tuple(waiting)

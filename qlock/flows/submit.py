@@ -1,0 +1,164 @@
+"""``submit``: the tasks of a lock that are neither done nor under way, queued as one Slurm array.
+
+The script and the number of the job are kept in the run's folder. Each task writes into a folder of its own; where one
+is queued twice (after a kill in the midst of submitting), the second start meets the first and refuses.
+
+Does not live here: the script (``core.sbatch``), Slurm's tools (``world.slurm``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from qlock.core.plan import Task, tasks
+from qlock.core.sbatch import Array, SlurmSpec, script
+from qlock.errors import InputError
+from qlock.flows.beside import renew_label, spec_of, why_stale
+from qlock.flows.refusal import refuse_missing
+from qlock.flows.run_folder import RunFolder
+from qlock.flows.submissions import (
+    FOLDER,
+    Submission,
+    by_task,
+    next_number,
+    script_path,
+    submissions,
+    write_submission,
+)
+from qlock.flows.tasks import Place, place_of, tasks_seen
+from qlock.world.interface import World
+
+_NOT_IN_SCRIPT = frozenset('"\\%\n\r')
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks of ``submit``."""
+
+    lock_path: Path
+    program: tuple[str, ...]
+    """How qlock is called on a node, unless the spec says otherwise."""
+    words: tuple[str, ...] = ()
+    """Further words for each ``qlock run``: ``--models DIR``."""
+    runs: Path | None = None
+    frozen: bool = False
+    dry_run: bool = False
+    wishes: dict[str, object] = {}
+    """Keys of the ``[slurm]`` table that the command line gives otherwise."""
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of it."""
+
+    state: Literal["submitted", "dry-run", "already-sealed", "nothing-left", "stale"]
+    folder: Path
+    why: str = ""
+    script: str = ""
+    script_path: Path | None = None
+    job: str = ""
+    tasks: tuple[str, ...] = ()
+    """Queued now, or to be queued."""
+    done: tuple[str, ...] = ()
+    under_way: tuple[str, ...] = ()
+    """In the queue already."""
+
+
+def submit(world: World, asked: Asked) -> Submitted:
+    """Queue what is missing.
+
+    Raises:
+        InputError: The lock is unreadable, or a path cannot stand in a batch script.
+        RefusedError: The lock still misses pins.
+        AbsentError: Slurm does not answer, or the folder is held by another run.
+    """
+    lock_path = world.cwd / asked.lock_path
+    place = place_of(world, lock_path, asked.runs)
+    folder = place.folder
+    stale = "" if asked.frozen else why_stale(world, lock_path, place.lock, place.data)
+    if stale:
+        return Submitted(state="stale", folder=folder.path, why=stale)
+    refuse_missing(place.lock, lock_path, renew=renew_label(place.data))
+    if folder.seal() is not None:
+        return Submitted(state="already-sealed", folder=folder.path)
+    if asked.dry_run:
+        return _queue(world, asked, place, lock_path)
+    folder.prepare(place.data)
+    with world.folders.hold(folder.path):
+        return _queue(world, asked, place, lock_path)
+
+
+def _queue(world: World, asked: Asked, place: Place, lock_path: Path) -> Submitted:
+    folder = place.folder
+    before = submissions(folder)
+    waiting = by_task(before, world.slurm.queue()) if before else {}
+    done = tuple(seen.id for seen in tasks_seen(world, place) if seen.is_sealed)
+    todo = tuple(task for task in tasks(place.lock) if task.id not in done and task.id not in waiting)
+    said = Submitted(
+        state="nothing-left",
+        folder=folder.path,
+        tasks=tuple(task.id for task in todo),
+        done=done,
+        under_way=tuple(waiting),
+    )
+    if not todo:
+        return said
+    number = next_number(folder)
+    path = script_path(folder, number)
+    text = script(_slurm(world, asked, place, lock_path), _array(asked, place, lock_path, todo))
+    said = msgspec.structs.replace(said, script=text, script_path=path)
+    if asked.dry_run:
+        return msgspec.structs.replace(said, state="dry-run")
+    path.parent.mkdir(exist_ok=True)
+    folder.write(f"{FOLDER}/{path.name}", text.encode())
+    job = world.slurm.submit(path)
+    write_submission(
+        folder,
+        Submission(
+            number=number,
+            job=job,
+            submitted_utc=world.clock.now().isoformat(timespec="seconds"),
+            tasks={task.id: task.index for task in todo},
+        ),
+    )
+    return msgspec.structs.replace(said, state="submitted", job=job)
+
+
+def _slurm(world: World, asked: Asked, place: Place, lock_path: Path) -> SlurmSpec:
+    """The ``[slurm]`` table of the spec beside the lock, with what the command line says otherwise.
+
+    Raises:
+        InputError: A value is none that sbatch takes.
+    """
+    spec = spec_of(world, lock_path, place.data)
+    table = {} if spec is None else msgspec.to_builtins(spec.slurm)
+    try:
+        return msgspec.convert(table | asked.wishes, SlurmSpec)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error)).within("slurm") from None
+
+
+def _array(asked: Asked, place: Place, lock_path: Path, todo: tuple[Task, ...]) -> Array:
+    folder = place.folder
+    for path in (lock_path, folder.path):
+        if not _NOT_IN_SCRIPT.isdisjoint(str(path)):
+            raise InputError(
+                f"the path `{path}` cannot stand in a batch script",
+                hint="use a folder without quotes, percent signs, backslashes or line breaks in its name",
+            )
+    name = f"qlock-{folder.path.name}"
+    frozen = ("--frozen",) if asked.frozen else ()
+    return Array(
+        name=name,
+        title=f"Written by qlock for {lock_path.name}, run {folder.path.name}. Do not edit; queue what is missing with:\n"
+        f"qlock submit {lock_path}",
+        log=_log(folder),
+        tasks={task.index: task.id for task in todo},
+        command=("run", str(lock_path), "--runs", str(folder.path.parent), *frozen, *asked.words),
+        program=asked.program,
+    )
+
+
+def _log(folder: RunFolder) -> str:
+    return f"{folder.path}/{FOLDER}/%A_%a.log"

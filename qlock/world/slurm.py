@@ -1,0 +1,152 @@
+"""Slurm, through its own tools: ``sbatch``, ``squeue``, ``sacct``, ``scancel``.
+
+Lives here: their command lines and what their output means; nothing else knows either. Does not live here: the
+script (``core.sbatch``), which task is which element (``flows.submit``).
+
+The tools are asked for a format of our own, field by field, which every version since 2016 gives; ``--json`` differs
+from version to version.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from qlock.errors import AbsentError
+from qlock.world.interface import Missing, SlurmTask
+from qlock.world.process import ToolEnded, call_tool
+
+_LIMIT_S = 60.0
+_MOST_JOBS = 200
+"""In one command line."""
+_JOB = re.compile(r"^([0-9]+)(?:;.*)?$")
+_ELEMENT = re.compile(r"^([0-9]+)_([0-9]+)$")
+_LEFT = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
+
+
+class RealSlurm:
+    """The cluster that this machine belongs to.
+
+    Args:
+        environment: As it was when qlock started; ``SLURM_CONF`` and the like are in it.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        # Formats and filters that a user has set for the tools would change what they print.
+        ours = ("SQUEUE_", "SACCT_", "SBATCH_", "SCANCEL_", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS")
+        self._env = {name: value for name, value in environment.items() if not name.startswith(ours)}
+        self._env |= {"LC_ALL": "C.UTF-8"}
+
+    def submit(self, script: Path) -> str:
+        """Queue a batch script; gives the number of the job.
+
+        Raises:
+            AbsentError: Slurm does not take it.
+        """
+        done = self._call("sbatch", "--parsable", str(script))
+        match = _JOB.match(done.out.strip())
+        if match is None:
+            raise AbsentError(f"sbatch: got `{_first(done.out)}`, expected the number of a job")
+        return match[1]
+
+    def queue(self) -> tuple[SlurmTask, ...]:
+        """Every element of this user's arrays that waits or runs.
+
+        Raises:
+            AbsentError: Slurm does not answer.
+        """
+        done = self._call(
+            "squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%F|%K|%T|%L|%N|%r"
+        )
+        return tuple(task for line in done.out.split("\n") if (task := queued(line)) is not None)
+
+    def accounts(self, jobs: Sequence[str]) -> tuple[SlurmTask, ...] | Missing:
+        """How the elements of these jobs ended; the last word on each, where it was requeued."""
+        found: list[SlurmTask] = []
+        for some in _in_parts(jobs):
+            try:
+                done = self._call(
+                    "sacct",
+                    "--noheader",
+                    "--parsable2",
+                    "--array",
+                    "--allocations",
+                    "--format=JobID,State,ExitCode,NodeList",
+                    f"--jobs={','.join(some)}",
+                )
+            except AbsentError as error:
+                return Missing(why=error.message)
+            found += [task for line in done.out.split("\n") if (task := accounted(line)) is not None]
+        return tuple(found)
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """End these jobs; one that has ended is passed over.
+
+        Raises:
+            AbsentError: Slurm does not answer.
+        """
+        for some in _in_parts(jobs):
+            self._call("scancel", "--quiet", *some)
+
+    def _call(self, *argv: str) -> ToolEnded:
+        done = call_tool(argv, env=self._env, limit_s=_LIMIT_S)
+        if done.code != 0:
+            words = _first(done.err) or f"exit code {done.code}"
+            raise AbsentError(f"{argv[0]}: {words.removeprefix(f'{argv[0]}: ').removeprefix('error: ')}")
+        return done
+
+
+def _first(text: str) -> str:
+    return next((line.strip() for line in text.split("\n") if line.strip()), "")
+
+
+def _in_parts(jobs: Sequence[str]) -> list[Sequence[str]]:
+    return [jobs[start : start + _MOST_JOBS] for start in range(0, len(jobs), _MOST_JOBS)]
+
+
+def queued(line: str) -> SlurmTask | None:
+    """One line of squeue; ``None`` for what is no element of an array."""
+    fields = line.strip().split("|", 5)
+    if len(fields) != 6 or not (fields[0].isdigit() and fields[1].isdigit()):
+        return None
+    job, index, state, left, node, reason = fields
+    return SlurmTask(
+        job=job,
+        index=int(index),
+        state=state,
+        reason="" if reason == "None" else reason,
+        node=node,
+        left_s=left_s(left),
+    )
+
+
+def accounted(line: str) -> SlurmTask | None:
+    """One line of sacct; ``None`` for what is no element of an array, or has not begun."""
+    fields = line.strip().split("|")
+    match = _ELEMENT.match(fields[0])
+    if len(fields) != 4 or match is None:
+        return None
+    # `CANCELLED by 1000` names who did it.
+    state, _, by = fields[1].partition(" ")
+    code = "" if fields[2] == "0:0" else f"exit code {fields[2].partition(':')[0]}"
+    if code == "exit code 0":
+        code = f"signal {fields[2].partition(':')[2]}"
+    return SlurmTask(
+        job=match[1],
+        index=int(match[2]),
+        state=state,
+        reason=by or code,
+        node="" if fields[3] == "None assigned" else fields[3],
+        left_s=Missing(why="it has ended"),
+    )
+
+
+def left_s(text: str) -> int | Missing:
+    """Seconds out of ``1-02:03:04``, ``02:03:04`` or ``03:04``."""
+    match = _LEFT.match(text)
+    if match is None:
+        return Missing(why=f"Slurm says `{text}`")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

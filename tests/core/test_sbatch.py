@@ -1,0 +1,155 @@
+"""The batch script: each wish a line, each task by name, one command; and nothing that a value could smuggle in."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from qlock.core.sbatch import SlurmSpec, index_ranges, script
+from tests.fakes.documents import an_array
+from tests.strategies import strategy
+
+FULL = SlurmSpec(
+    partition="gpu",
+    account="lab",
+    gres="gpu:1",
+    cpus=8,
+    memory="16G",
+    time="8:00:00",
+    nice=100,
+    at_once=4,
+    extra=("--constraint=a100",),
+    setup=("module load cuda/12.4",),
+    container="apptainer exec --nv qlock.sif",
+    qlock="qlock",
+)
+
+
+def test_every_wish_has_its_line() -> None:
+    lines = script(FULL, an_array()).split("\n")
+    assert [line for line in lines if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=qlock-e4fba4aa",
+        "#SBATCH --array=0,2%4",
+        '#SBATCH --output="/runs/e4fba4aa/slurm/%A_%a.log"',
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account=lab",
+        "#SBATCH --gres=gpu:1",
+        "#SBATCH --cpus-per-task=8",
+        "#SBATCH --mem=16G",
+        "#SBATCH --time=8:00:00",
+        "#SBATCH --nice=100",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        "#SBATCH --constraint=a100",
+    ]
+    assert lines[-2] == (
+        "exec apptainer exec --nv qlock.sif qlock run '/work folder/locks/a.toml' "
+        '--task "${tasks[$SLURM_ARRAY_TASK_ID]}"'
+    )
+
+
+def test_without_a_table_nothing_is_asked_for() -> None:
+    lines = script(SlurmSpec(), an_array()).split("\n")
+    assert [line for line in lines if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=qlock-e4fba4aa",
+        "#SBATCH --array=0,2",
+        '#SBATCH --output="/runs/e4fba4aa/slurm/%A_%a.log"',
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+    ]
+    assert lines[-2].startswith("exec python -m qlock run ")
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("partition", "gpu\n#SBATCH --uid=0"),
+        ("partition", "gpu --uid=0"),
+        ("account", ""),
+        ("memory", "16 G"),
+        ("time", "soon"),
+        ("cpus", 0),
+        ("extra", ["-p gpu"]),
+        ("extra", ["--x\n#SBATCH --uid=0"]),
+        ("setup", ["true\nfalse"]),
+        ("container", ""),
+        ("nodes", 3),
+    ],
+)
+def test_what_is_no_value_is_refused(key: str, value: object) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({key: value}, SlurmSpec)
+
+
+def test_bash_reads_the_script_and_finds_the_task() -> None:
+    odd = msgspec.structs.replace(an_array(), tasks={0: "it's $(odd)@s", 7: "B@s"}, command=("say", "a b"))
+    text = script(SlurmSpec(qlock="printf '%s\\n'", setup=("squeue() { echo; }",)), odd)
+    for index, id_ in odd.tasks.items():
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text.replace("exec printf", "printf")],
+            env={"SLURM_ARRAY_TASK_ID": str(index), "SLURM_ARRAY_JOB_ID": "1", "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split("\n") == ["say", "a b", "--task", id_, ""]
+
+
+@pytest.mark.parametrize(
+    "says, end",
+    [
+        ("2026-01-01T00:00:10", "1767225610"),
+        ("", "none"),
+        ("N/A", "none"),
+        ("NONE", "none"),
+        ("Unknown", "none"),
+    ],
+)
+def test_the_end_of_the_job_is_asked_for_where_slurm_does_not_say_it(says: str, end: str) -> None:
+    text = script(
+        SlurmSpec(qlock='echo "${SLURM_JOB_END_TIME:-none}";', setup=(f"squeue() {{ echo '{says}'; }}",)),
+        an_array(),
+    )
+    environment = {
+        "SLURM_ARRAY_TASK_ID": "0",
+        "SLURM_ARRAY_JOB_ID": "1",
+        "PATH": "/usr/bin:/bin",
+        "TZ": "UTC",
+    }
+    for said, wanted in (({}, end), ({"SLURM_JOB_END_TIME": "77"}, "77")):
+        done = subprocess.run(
+            ["bash", "-c", text.replace("exec echo", "echo").replace("; run ", "; exit; run ")],
+            env=environment | said,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == f"{wanted}\n"
+
+
+@given(strategy(SlurmSpec))
+def test_a_line_of_the_script_is_an_option_only_when_it_was_asked_for(spec: SlurmSpec) -> None:
+    lines = script(spec, an_array()).split("\n")
+    options = [line for line in lines if line.startswith("#SBATCH")]
+    single = (spec.partition, spec.account, spec.gres, spec.cpus, spec.memory, spec.time, spec.nice)
+    assert len(options) == 5 + sum(value is not UNSET for value in single) + len(spec.extra)
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_name_every_index_once(indices: set[int]) -> None:
+    found: list[int] = []
+    for part in filter(None, index_ranges(tuple(indices)).split(",")):
+        low, _, high = part.partition("-")
+        found += range(int(low), int(high or low) + 1)
+    assert found == sorted(indices)
+
+
+def test_words_of_the_command_are_quoted() -> None:
+    line = script(SlurmSpec(), an_array()).split("\n")[-2]
+    assert shlex.split(line)[:6] == ["exec", "python", "-m", "qlock", "run", "/work folder/locks/a.toml"]

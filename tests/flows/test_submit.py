@@ -1,0 +1,159 @@
+"""Queueing what is missing: once, only what is missing, and with a script that is kept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from qlock.errors import AbsentError, InputError, QlockError
+from qlock.flows.run_folder import RunFolder
+from qlock.flows.submissions import Submission, submissions
+from qlock.flows.submit import Asked, Submitted, submit
+from qlock.flows.tasks import place_of
+from qlock.world import folder
+from qlock.world.interface import SlurmTask
+from tests.fakes.project import Project
+from tests.fakes.world import ScriptedSlurm
+
+BOTH = ("A@plain", "B@plain")
+
+
+@pytest.fixture
+def slurm(project: Project) -> ScriptedSlurm:
+    made = ScriptedSlurm()
+    project.change_world(slurm=made)
+    return made
+
+
+def submitted(project: Project, **asked: object) -> Submitted:
+    order = {"lock_path": project.lock_path, "program": ("python", "-m", "qlock")} | asked
+    return submit(project.world, Asked(**order))  # type: ignore[arg-type]  # a test's own table of arguments
+
+
+def run_folder(project: Project) -> RunFolder:
+    return place_of(project.world, project.lock_path).folder
+
+
+def element(job: str, index: int, state: str = "RUNNING") -> SlurmTask:
+    return SlurmTask(job=job, index=index, state=state, reason="", node="n1", left_s=60)
+
+
+def test_all_tasks_are_queued_and_the_script_is_kept(project: Project, slurm: ScriptedSlurm) -> None:
+    said = submitted(project)
+    path = run_folder(project).path
+    assert (said.state, said.job, said.tasks, said.done, said.under_way) == ("submitted", "101", BOTH, (), ())
+    assert slurm.submitted == [(path / "slurm/1.sbatch", said.script)]
+    assert submissions(run_folder(project)) == (
+        Submission(
+            number=1,
+            job="101",
+            submitted_utc="2026-01-01T12:00:00+00:00",
+            tasks={"A@plain": 0, "B@plain": 1},
+        ),
+    )
+    lines = said.script.split("\n")
+    assert f"#SBATCH --job-name=qlock-{path.name}" in lines
+    assert f'#SBATCH --output="{path}/slurm/%A_%a.log"' in lines
+    assert lines[-2] == (
+        f"exec python -m qlock run {project.lock_path} --runs {project.runs} "
+        '--task "${tasks[$SLURM_ARRAY_TASK_ID]}"'
+    )
+
+
+def test_a_dry_run_writes_and_queues_nothing(project: Project, slurm: ScriptedSlurm) -> None:
+    said = submitted(project, dry_run=True)
+    assert (said.state, said.tasks, slurm.submitted) == ("dry-run", BOTH, [])
+    assert not project.runs.exists()
+    assert submitted(project).script == said.script
+
+
+def test_what_is_done_or_in_the_queue_is_not_queued_again(project: Project, slurm: ScriptedSlurm) -> None:
+    submitted(project)
+    slurm.queued = [element("101", 1), element("999", 0)]
+    second = submitted(project)
+    assert (second.tasks, second.under_way, second.job) == (("A@plain",), ("B@plain",), "102")
+    assert "#SBATCH --array=0" in second.script.split("\n")
+    slurm.queued = []
+    project.run(task="A@plain")
+    third = submitted(project)
+    assert (third.tasks, third.done) == (("B@plain",), ("A@plain",))
+    project.run(task="B@plain")
+    assert submitted(project).state == "nothing-left"
+    assert len(slurm.submitted) == 3
+
+
+def test_a_sealed_run_is_not_queued(project: Project, slurm: ScriptedSlurm) -> None:
+    project.run()
+    assert submitted(project).state == "already-sealed"
+    assert slurm.submitted == []
+
+
+def test_a_queue_that_cannot_be_asked_stops_a_second_submission(
+    project: Project, slurm: ScriptedSlurm
+) -> None:
+    submitted(project)
+    slurm.absent = AbsentError("squeue: Unable to contact slurm controller")
+    with pytest.raises(AbsentError):
+        submitted(project)
+    assert len(slurm.submitted) == 1
+
+
+def test_a_submission_that_slurm_did_not_take_is_not_kept_as_one(
+    project: Project, slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no(script: Path) -> str:
+        raise AbsentError("sbatch: invalid partition specified: gpu")
+
+    monkeypatch.setattr(slurm, "submit", no)
+    with pytest.raises(QlockError):
+        submitted(project)
+    monkeypatch.undo()
+    assert submissions(run_folder(project)) == ()
+    said = submitted(project)
+    assert said.script_path == run_folder(project).path / "slurm/2.sbatch"
+
+
+def test_the_table_of_the_spec_is_kept_to_and_the_command_line_comes_first(
+    project: Project, slurm: ScriptedSlurm
+) -> None:
+    project.write_spec(lambda text: f'{text}\n[slurm]\npartition = "gpu"\ncpus = 4\n')
+    said = submitted(project, wishes={"partition": "short"}, words=("--models", "/m m"), frozen=False)
+    lines = said.script.split("\n")
+    assert "#SBATCH --partition=short" in lines
+    assert "#SBATCH --cpus-per-task=4" in lines
+    assert "--models '/m m' --task" in lines[-2]
+
+
+def test_a_wish_that_is_none_is_refused(project: Project, slurm: ScriptedSlurm) -> None:
+    with pytest.raises(InputError) as caught:
+        submitted(project, wishes={"partition": "gpu --uid=0"})
+    assert str(caught.value).startswith("slurm")
+    assert slurm.submitted == []
+
+
+def test_a_stale_lock_is_not_queued(project: Project, slurm: ScriptedSlurm) -> None:
+    project.write_spec(lambda text: text.replace("answer_tokens = 8", "answer_tokens = 9"))
+    said = submitted(project)
+    assert (said.state, said.why) == ("stale", "the spec `specs/small.toml` changed since this lock was made")
+    frozen = submitted(project, frozen=True)
+    assert " --frozen --task " in frozen.script
+
+
+def test_a_folder_that_a_script_cannot_name_is_refused(
+    project: Project, slurm: ScriptedSlurm, tmp_path: Path
+) -> None:
+    odd = tmp_path / '100%"'
+    shutil.copytree(project.path, odd)
+    lock = odd / project.lock_path.relative_to(project.path)
+    with pytest.raises(InputError) as caught:
+        submitted(project, lock_path=lock)
+    assert str(caught.value) == f"the path `{lock}` cannot stand in a batch script"
+
+
+def test_two_submissions_at_once_do_not_both_queue(project: Project, slurm: ScriptedSlurm) -> None:
+    run_folder(project).prepare(project.lock_path.read_bytes())
+    with folder.hold(run_folder(project).path), pytest.raises(AbsentError):
+        submitted(project)
+    assert slurm.submitted == []

@@ -1,0 +1,189 @@
+"""Real Slurm, real arrays, a real tiny model: whatever Slurm does to the tasks, the merged run has the same answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.fakes.tiny_models import DENSE, write_tiny
+from tests.live.slurm_cluster import Cluster, cluster
+from tests.live.tiny_project import answers_digest, lock_of, make, qlock, run_of
+
+pytestmark = [pytest.mark.live, pytest.mark.slurm]
+
+LONG = 80
+"""Items of the longer exam: enough that a task can be met in the midst of its work."""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("slurm")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def resolved(tmp_path_factory: pytest.TempPathFactory, llama_bin: Path) -> Path:
+    """A project of three models, resolved."""
+    folder = tmp_path_factory.mktemp("project") / "p"
+    spec = make(folder, items=LONG, answer_tokens=120)
+    tables = ""
+    for seed in (2, 3):
+        write_tiny(folder / "models" / f"tiny{seed}.gguf", msgspec.structs.replace(DENSE, seed=seed))
+        tables += (
+            f'[[model]]\nname = "tiny{seed}"\nsource = "file:models/tiny{seed}.gguf"\ntrained = false\n\n'
+        )
+    slurm = '\n[slurm]\ntime = "10"\ncpus = 1\nsetup = ["export OMP_NUM_THREADS=1"]\n'
+    spec.write_text(spec.read_text().replace("[[setting]]", f"{tables}[[setting]]", 1) + slurm)
+    made = qlock("resolve", spec)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(resolved: Path) -> str:
+    ran = qlock("run", lock_of(resolved))
+    assert ran.returncode == 0, ran.stderr
+    digest = answers_digest(run_of(resolved))
+    shutil.rmtree(resolved / "runs")
+    return digest
+
+
+@pytest.fixture
+def project(resolved: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    shutil.copytree(resolved, folder)
+    return folder
+
+
+def ask(slurm: Cluster, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command line, where Slurm's tools find the cluster."""
+    return qlock(*words, SLURM_CONF=slurm.environment["SLURM_CONF"])
+
+
+def submit(slurm: Cluster, project: Path, *words: str) -> str:
+    done = ask(slurm, "submit", lock_of(project), *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def status(slurm: Cluster, project: Path) -> dict[str, tuple[str, str]]:
+    """State and reason of each task."""
+    told = json.loads(ask(slurm, "status", lock_of(project), "--json").stdout)
+    return {task["id"]: (task["state"], task["why"]) for task in told["tasks"]}
+
+
+def merged(project: Path) -> str:
+    done = qlock("merge", lock_of(project))
+    assert done.returncode == 0, done.stderr + logs(project)
+    run = run_of(project)
+    assert qlock("verify", run).returncode == 0
+    return answers_digest(run)
+
+
+def logs(project: Path) -> str:
+    return "\n".join(path.read_text() for path in sorted(project.glob("runs/*/*/slurm/*.log")))
+
+
+def wait_rows(project: Path, at_most_s: float = 60.0) -> None:
+    """Wait until some task has answers."""
+    until = time.monotonic() + at_most_s
+    while not any(path.read_bytes().count(b"\n") > 5 for path in project.glob("runs/*/*/tasks/*/record/*")):
+        assert time.monotonic() < until, logs(project)
+        time.sleep(0.02)
+
+
+def rows_are_unique(project: Path) -> bool:
+    for path in run_of(project).glob("record/*.jsonl"):
+        items = [json.loads(line).get("item") for line in path.read_text().split("\n")[1:-2]]
+        if len(items) != len(set(items)):
+            return False
+    return True
+
+
+def test_an_array_on_two_nodes_has_the_answers_of_one_run(
+    slurm: Cluster, project: Path, undisturbed: str
+) -> None:
+    job = submit(slurm, project)
+    slurm.wait_running()
+    assert submit(slurm, project) == ""  # everything is in the queue
+    slurm.wait_empty()
+    assert {state for state, _ in status(slurm, project).values()} == {"done"}, logs(project)
+    names = sorted(path.name for path in (run_of(project) / "slurm").iterdir())
+    assert names == sorted(["1.json", "1.sbatch", *(f"{job}_{index}.log" for index in range(3))])
+    assert merged(project) == undisturbed
+    assert rows_are_unique(project)
+
+
+def test_what_was_cancelled_is_queued_again_and_goes_on(
+    slurm: Cluster, project: Path, undisturbed: str
+) -> None:
+    submit(slurm, project)
+    wait_rows(project)
+    done = ask(slurm, "cancel", lock_of(project))
+    assert done.returncode == 0, done.stderr
+    slurm.wait_empty()
+    states = {state for state, _ in status(slurm, project).values()}
+    assert "failed" in states
+    submit(slurm, project)
+    slurm.wait_empty()
+    assert merged(project) == undisturbed
+    assert rows_are_unique(project)
+
+
+def test_a_requeued_task_goes_on_where_it_was_ended(slurm: Cluster, project: Path, undisturbed: str) -> None:
+    job = submit(slurm, project)
+    wait_rows(project)
+    running = [index for index, state in slurm.queue() if state == "RUNNING"]
+    for index in running:
+        slurm.call("scontrol", "requeue", f"{job}_{index}")
+    slurm.let_go()
+    slurm.wait_empty()
+    assert running
+    assert merged(project) == undisturbed
+    assert rows_are_unique(project)
+
+
+def test_a_task_ends_by_itself_before_its_time_limit(slurm: Cluster, project: Path, undisturbed: str) -> None:
+    job = submit(slurm, project)
+    wait_rows(project)
+    # The shortest limit that Slurm knows is a minute; our own tool is told a shorter one.
+    slurm.call("scancel", job)
+    slurm.wait_empty()
+    script = next(project.glob("runs/*/*/slurm/1.sbatch"))
+    text = script.read_text()
+    assert '--task "${tasks[$SLURM_ARRAY_TASK_ID]}"' in text
+    script.write_text(text.rstrip("\n") + " --max-time 2s\n")
+    slurm.call("sbatch", str(script))
+    slurm.wait_empty()
+    assert "the time is up" in logs(project)
+    submit(slurm, project)
+    slurm.wait_empty()
+    assert merged(project) == undisturbed
+
+
+def test_the_node_says_when_the_time_ends(slurm: Cluster, project: Path, tmp_path: Path) -> None:
+    dry = ask(slurm, "submit", lock_of(project), "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    script = tmp_path / "end.sbatch"
+    text, _, _ = dry.stdout.rpartition("exec ")
+    log = tmp_path / "%a.log"
+    script.write_text(
+        "\n".join(
+            f'#SBATCH --output="{log}"' if line.startswith("#SBATCH --output") else line
+            for line in text.split("\n")
+        )
+        + 'echo "$SLURM_JOB_END_TIME"\n'
+    )
+    before = time.time()
+    slurm.call("sbatch", str(script))
+    slurm.wait_empty()
+    for index in range(3):
+        end_s = int((tmp_path / f"{index}.log").read_text())
+        assert before + 590 < end_s < time.time() + 600
