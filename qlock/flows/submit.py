@@ -28,7 +28,7 @@ from qlock.flows.submissions import (
     submissions,
     write_submission,
 )
-from qlock.flows.tasks import Place, place_of, tasks_seen
+from qlock.flows.tasks import Place, place_of, task_folder, tasks_seen
 from qlock.world.interface import World
 
 _NOT_IN_SCRIPT = frozenset('"\\%\n\r')
@@ -110,6 +110,10 @@ def _queue(world: World, asked: Asked, place: Place, lock_path: Path) -> Submitt
     said = msgspec.structs.replace(said, script=text, script_path=path)
     if asked.dry_run:
         return msgspec.structs.replace(said, state="dry-run")
+    for task in todo:
+        # What was queued before and is in the queue no more has ended, on whichever node it held its folder.
+        ended = {f"{one.job}_{one.tasks[task.id]}" for one in before if task.id in one.tasks}
+        world.folders.release(task_folder(world, folder, task.id).path, ended)
     path.parent.mkdir(exist_ok=True)
     folder.write(f"{FOLDER}/{path.name}", text.encode())
     job = world.slurm.submit(path)

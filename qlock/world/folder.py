@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -69,6 +69,23 @@ def hold(folder: Path) -> Iterator[None]:
         if holder_in(path) == mine:
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def release(folder: Path, jobs: Collection[str]) -> None:
+    """Remove what holders left that were part of these Slurm jobs, which have ended: another node cannot see that.
+
+    Args:
+        folder: It may be missing.
+        jobs: As ``Holder.slurm_job`` has them.
+
+    Raises:
+        AbsentError: The folder cannot be read or written.
+    """
+    if not folder.exists():
+        return
+    for held in _all_held(folder):
+        if held.holder is not None and held.holder.slurm_job in jobs:
+            held.path.unlink(missing_ok=True)
 
 
 def _take(folder: Path, mine: Holder) -> Path:

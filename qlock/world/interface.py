@@ -12,7 +12,7 @@ Does not live here: any effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -238,6 +238,9 @@ class Folders(Protocol):
 
     def hold(self, folder: Path) -> AbstractContextManager[None]:
         """Keep every other qlock process out of ``folder``; ``AbsentError`` when one is in it."""
+
+    def release(self, folder: Path, jobs: Collection[str]) -> None:
+        """Remove what holders left in ``folder`` that were part of these Slurm jobs, which have ended."""
 
 
 class Maps(Protocol):

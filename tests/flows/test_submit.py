@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from qlock.errors import AbsentError, InputError, QlockError
@@ -14,6 +15,7 @@ from qlock.flows.submit import Asked, Submitted, submit
 from qlock.flows.tasks import place_of
 from qlock.world import folder
 from qlock.world.interface import SlurmTask
+from qlock.world.process import this_process
 from tests.fakes.project import Project
 from tests.fakes.world import ScriptedSlurm
 
@@ -157,3 +159,22 @@ def test_two_submissions_at_once_do_not_both_queue(project: Project, slurm: Scri
     with folder.hold(run_folder(project).path), pytest.raises(AbsentError):
         submitted(project)
     assert slurm.submitted == []
+
+
+def test_what_a_killed_task_held_on_another_node_is_let_go(
+    project: Project, slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted(project)
+    for id_, index in (("A@plain", "0"), ("B@plain", "7")):
+        path = run_folder(project).path / "tasks" / id_
+        path.mkdir(parents=True)
+        monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "101")
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", index)
+        holder = msgspec.structs.replace(this_process(), boot_id="another", host_name="n9", machine_id="x")
+        (path / "held.1.json").write_bytes(msgspec.json.encode(holder))
+        monkeypatch.undo()
+    submitted(project)
+    assert project.run(task="A@plain").state == "sealed"
+    with pytest.raises(AbsentError) as caught:  # that one is of no job of this run
+        project.run(task="B@plain")
+    assert "on host `n9`" in str(caught.value)

@@ -39,7 +39,7 @@ def resolved(tmp_path_factory: pytest.TempPathFactory, llama_bin: Path) -> Path:
         tables += (
             f'[[model]]\nname = "tiny{seed}"\nsource = "file:models/tiny{seed}.gguf"\ntrained = false\n\n'
         )
-    slurm = '\n[slurm]\ntime = "10"\ncpus = 1\nsetup = ["export OMP_NUM_THREADS=1"]\n'
+    slurm = '\n[slurm]\ntime = "10"\ncpus = 1\nsetup = ["echo restarts=${SLURM_RESTART_COUNT:-0}"]\n'
     spec.write_text(spec.read_text().replace("[[setting]]", f"{tables}[[setting]]", 1) + slurm)
     made = qlock("resolve", spec)
     assert made.returncode == 0, made.stderr
@@ -146,6 +146,7 @@ def test_a_requeued_task_goes_on_where_it_was_ended(slurm: Cluster, project: Pat
     slurm.let_go()
     slurm.wait_empty()
     assert running
+    assert "restarts=1\n" in logs(project)
     assert merged(project) == undisturbed
     assert rows_are_unique(project)
 

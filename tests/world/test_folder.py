@@ -259,3 +259,28 @@ def test_many_at_once_are_never_in_together(tmp_path: Path) -> None:
         for came, left in zip(words[::2], words[1::2], strict=True)
     )
     assert taken_over(place)
+
+
+def test_what_ended_jobs_left_is_released_and_nothing_else(tmp_path: Path) -> None:
+    mine = left_behind(tmp_path, changed(slurm_job="7_0", host_name="far", boot_id="x"))
+    other = left_behind(tmp_path, changed(slurm_job="8_0", host_name="far", boot_id="x"), 2)
+    none = left_behind(tmp_path, changed(host_name="far", boot_id="x"), 3)
+    module.release(tmp_path, {"7_0"})
+    assert [path.exists() for path in (mine, other, none)] == [False, True, True]
+    module.release(tmp_path / "missing", {"7_0"})
+
+
+def test_a_job_that_slurm_begins_again_elsewhere_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = {"slurm_job": "7_3", "host_name": "far", "boot_id": "x", "machine_id": "y"}
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    left_behind(tmp_path, changed(**far))
+    with pytest.raises(AbsentError), hold(tmp_path):  # two processes of one start are no successors
+        pass
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert taken_over(tmp_path)
+    left_behind(tmp_path, changed(**(far | {"slurm_job": "7_4"})))
+    with pytest.raises(AbsentError), hold(tmp_path):
+        pass

@@ -6,6 +6,7 @@ Does not live here: what is held (``world.folder``, ``world.scratch``).
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -30,12 +31,17 @@ class Holder(Base, frozen=True, kw_only=True):
     host_name: str
     machine_id: str
     """``/etc/machine-id``, as two machines can have one name; empty where there is none."""
+    slurm_job: str = ""
+    """``JOB_INDEX`` of an array or ``JOB``; empty outside Slurm."""
+    slurm_restarts: Count = 0
+    """How often Slurm had begun that job again when the process started."""
 
 
 def this_process() -> Holder:
     """The process that asks."""
     started_ticks = _started_ticks(os.getpid())
     assert started_ticks is not None
+    job, restarts = _slurm(os.environ)
     return Holder(
         pid=os.getpid(),
         started_ticks=started_ticks,
@@ -43,7 +49,17 @@ def this_process() -> Holder:
         pid_namespace=str(Path("/proc/self/ns/pid").readlink()),
         host_name=os.uname().nodename,
         machine_id=_machine_id(),
+        slurm_job=job,
+        slurm_restarts=restarts,
     )
+
+
+def _slurm(environment: Mapping[str, str]) -> tuple[str, int]:
+    """The job that this process is part of, and how often it was begun again."""
+    array, index = environment.get("SLURM_ARRAY_JOB_ID", ""), environment.get("SLURM_ARRAY_TASK_ID", "")
+    job = f"{array}_{index}" if array and index else environment.get("SLURM_JOB_ID", "")
+    restarts = environment.get("SLURM_RESTART_COUNT", "")
+    return job, int(restarts) if restarts.isascii() and restarts.isdigit() else 0
 
 
 def _machine_id() -> str:
@@ -67,10 +83,17 @@ def is_gone(holder: Holder | None, mine: Holder) -> bool:
     """Whether a holder has surely ended.
 
     In this boot and namespace the process table says it. A holder on this machine from another boot did not
-    outlive the boot. Everything else cannot be seen from here, and so is not gone.
+    outlive the boot. Slurm begins a job again, on whichever node, only after its former start has ended. Everything
+    else cannot be seen from here, and so is not gone.
     """
     if holder is None:
         return False
+    if (
+        holder.slurm_job
+        and holder.slurm_job == mine.slurm_job
+        and holder.slurm_restarts < mine.slurm_restarts
+    ):
+        return True
     if holder.boot_id != mine.boot_id:
         here = (mine.host_name, mine.machine_id)
         return bool(mine.machine_id) and (holder.host_name, holder.machine_id) == here
