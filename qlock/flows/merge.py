@@ -21,7 +21,7 @@ from qlock.core.plan import Task, tasks
 from qlock.core.record import Seal, line_bytes
 from qlock.core.verify import Finding, differences, entries, refuses
 from qlock.errors import InputError
-from qlock.flows.run_folder import RunFacts, RunFolder, Segment
+from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment
 from qlock.flows.scores import JobScore, job_scores
 from qlock.flows.sealing import seal_run
 from qlock.flows.tasks import Place, place_of, task_folder
@@ -145,7 +145,7 @@ def _bring_together(place: Place, parts: list[_Part]) -> None:
         )
     folder.write(MARK, json_bytes({part.task.id: part.task.digest for part in parts}) + b"\n")
     segments = tuple(segment for part in parts for segment in part.segments)
-    folder.write_facts(RunFacts(facts_version=1, segment=segments))
+    folder.write_facts(RunFacts(facts_version=FACTS_VERSION, segment=segments))
     before = 0
     for part in parts:
         for path in sorted((part.folder.path / "items").glob("[0-9a-f]*.jsonl")):
