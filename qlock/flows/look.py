@@ -15,7 +15,7 @@ from qlock.core.digest import blake3_of, sha256_of
 from qlock.core.facts import ModelFile
 from qlock.core.lock import Lock, ModelPin, SuiteFile, SuitePin
 from qlock.core.spec import ModelSpec
-from qlock.core.verify import Finding, Rule, differences, missing
+from qlock.core.verify import Finding, Rule, differences, missing, refuses
 from qlock.errors import QlockError
 from qlock.flows.device import locked_device, opener
 from qlock.flows.loaded import LoadedFile, is_untouched, loaded_file, model_places, touched
@@ -23,6 +23,7 @@ from qlock.flows.moving import model_why
 from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
 from qlock.flows.places import Places
 from qlock.flows.proving import Exam, Opener
+from qlock.flows.refusal import is_allowed
 from qlock.flows.upstream import Upstream
 from qlock.flows.weighing import weigh
 from qlock.world.interface import World
@@ -299,3 +300,16 @@ def look_again(world: World, lock: Lock, sight: Sight, places: Places) -> list[F
     for suite in lock.suite:
         found += [msgspec.structs.replace(finding, rule=rule) for finding in _suite(world, suite, places)[1]]
     return found
+
+
+def stopping_findings(lock: Lock, sight: Sight, allow: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Findings that end the run before it starts; what is not to be had at all cannot be allowed."""
+    models = sight.weights.keys() | sight.other_weights.keys()
+    suites = {exam.pin.name for exam in (*sight.exams, *sight.other_exams)}
+    absent = [f"model.{model.name}." for model in lock.model if model.name not in models]
+    absent += [f"suite.{suite.name}." for suite in lock.suite if suite.name not in suites]
+    return tuple(
+        finding
+        for finding in sight.findings
+        if refuses(finding) and (not is_allowed(finding, allow) or finding.where.startswith(tuple(absent)))
+    )

@@ -29,7 +29,7 @@ from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.loaded import LoadedFile, engine_libraries, is_untouched, touched
-from qlock.flows.look import Sight, is_as_loaded, look, look_again
+from qlock.flows.look import Sight, is_as_loaded, look, look_again, stopping_findings
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing
@@ -119,7 +119,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
         lock = lock_of_task(lock, asked.task)
     places = Places(world, base=project_of(lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
-    stopping = _stopping(lock, sight, asked.allow)
+    stopping = stopping_findings(lock, sight, asked.allow)
     if stopping:
         state: State = "absent" if only_absent(stopping) else "refused"
         return Ran(state=state, findings=sight.findings, cached_digests=sight.cached)
@@ -144,19 +144,6 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
             talk=talk,
         )
         return _Run(scene).go()
-
-
-def _stopping(lock: Lock, sight: Sight, allow: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Findings that end the run before it starts; what is not to be had at all cannot be allowed."""
-    models = sight.weights.keys() | sight.other_weights.keys()
-    suites = {exam.pin.name for exam in (*sight.exams, *sight.other_exams)}
-    absent = [f"model.{model.name}." for model in lock.model if model.name not in models]
-    absent += [f"suite.{suite.name}." for suite in lock.suite if suite.name not in suites]
-    return tuple(
-        finding
-        for finding in sight.findings
-        if refuses(finding) and (not is_allowed(finding, allow) or finding.where.startswith(tuple(absent)))
-    )
 
 
 def _prepared(world: World, asked: Asked, runs: Path, data: bytes) -> RunFolder:
