@@ -15,5 +15,5 @@ def test_every_code_has_one_meaning_on_one_line() -> None:
 def test_the_help_has_a_row_for_each() -> None:
     lines = help_text().split("\n")
     assert lines[:5] == [SPECS, "", "\b", "Exit codes:", "    0  yes"]
-    assert lines[-1] == "  143  ended by SIGTERM or SIGHUP; what was measured is kept"
+    assert lines[-1] == "  143  ended by SIGTERM, SIGHUP or SIGUSR1; what was measured is kept"
     assert len(lines) == 4 + len(ExitCode)
