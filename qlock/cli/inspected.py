@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from qlock.core.columns import aligned
 from qlock.core.escape import for_markdown, for_markdown_block, for_terminal
 from qlock.core.units import bytes_text
 
@@ -206,14 +207,8 @@ def _text_lines(piece: Piece) -> Iterator[str]:
             for line in for_terminal(body, limit=_BLOCK).split("\n"):
                 yield f"  {line}".rstrip()
         case Table(head=head, rows=rows, right=right):
-            shown = [[_cell(cell) for cell in row] for row in (head, *rows)]
-            widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
-            for row in shown:
-                cells = (
-                    cell.rjust(width) if column in right else cell.ljust(width)
-                    for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-                )
-                yield f"  {'  '.join(cells)}".rstrip()
+            for line in aligned([[_cell(cell) for cell in row] for row in (head, *rows)], right=right):
+                yield f"  {line}"
 
 
 def _markdown_lines(piece: Piece) -> Iterator[str]:

@@ -86,15 +86,12 @@ class Talk:
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> None:
         """Columns under their names; ``right`` numbers those that end flush."""
-        lines = [[_one_line(cell) for cell in row] for row in (head, *rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-        for number, line in enumerate(lines):
-            cells = [
-                cell.rjust(width) if column in right else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            text = "  ".join(cells).rstrip()
-            self._put(self._bold(text) if number == 0 else text)
+        from qlock.core.columns import aligned
+
+        lines = aligned([[_one_line(cell) for cell in row] for row in (head, *rows)], right=right)
+        self._put(self._bold(lines[0]))
+        for text in lines[1:]:
+            self._put(text)
 
     def _styled(self, text: str, label: str) -> str:
         return click.style(text, fg=_COLOURS.get(label), bold=True) if self.has_colour else text

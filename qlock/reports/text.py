@@ -5,9 +5,9 @@ Does not live here: the words and numbers (``reports.interface``), colour (the c
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
+from qlock.core.columns import GAP, aligned, width_of, widths_of
 from qlock.core.comparison import Comparison
 from qlock.core.escape import for_terminal
 from qlock.core.ladder import Ladder
@@ -58,28 +58,19 @@ def _cell(text: str) -> str:
 
 def _table(columns: Row, rows: tuple[Row, ...]) -> Iterator[str]:
     shown = [tuple(map(_cell, row)) for row in (columns, *rows)]
-    widths = [max(map(_width, column)) for column in zip(*shown, strict=True)]
-    if sum(widths) + 2 * len(widths) > _WIDEST:
+    widths = widths_of(shown)
+    if sum(widths) + len(GAP) * len(widths) > _WIDEST:
         yield from _blocks(columns, rows)
         return
-    for row in shown:
-        cells = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
+    for line in aligned(shown):
+        yield f"  {line}"
 
 
 def _blocks(columns: Row, rows: tuple[Row, ...]) -> Iterator[str]:
     """Each row as a line with its first cell, and below it a line for each further cell that is not empty."""
-    width = max(map(_width, columns[1:]))
+    width = max(map(width_of, columns[1:]))
     for first, *others in rows:
         yield f"  {_cell(first)}"
         for name, text in zip(columns[1:], others, strict=True):
             if text:
-                yield f"    {name}{' ' * (width - _width(name))}  {_sentence(text)}"
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal that the text takes: two for a wide character, none for a combining one."""
-    return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1
-        for one in text
-    )
+                yield f"    {name}{' ' * (width - width_of(name))}  {_sentence(text)}"
