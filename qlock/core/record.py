@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from qlock.core.base import Base, Count, Finite, Positive
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest, blake3_of, digest_of, digest_of_each
-from qlock.core.exchange import Completed, Failed, Outcome, Reply
+from qlock.core.exchange import Completed, Failed, Outcome, Reply, Scored
 from qlock.errors import InputError
 
 RECORD_VERSION = 1
@@ -138,6 +138,20 @@ def is_done(row: Row) -> bool:
             case _:
                 pass
     return True
+
+
+def tokens_of(row: Row) -> int:
+    """Tokens that were written or scored."""
+    total = 0
+    for reply in row.replies:
+        match reply:
+            case Completed(tokens=tokens):
+                total += len(tokens)
+            case Scored(nats=nats):
+                total += len(nats)
+            case _:
+                pass
+    return total
 
 
 def line_bytes(line: Base) -> bytes:

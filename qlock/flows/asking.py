@@ -15,11 +15,24 @@ from msgspec import UNSET
 
 from qlock.core.base import Base, Count
 from qlock.core.digest import digest_of
-from qlock.core.exchange import Call, Chat, Complete, Completed, Failed, Raw, Reply, Request, Score, Scored
+from qlock.core.exchange import (
+    Call,
+    Chat,
+    Complete,
+    Completed,
+    Failed,
+    Message,
+    Raw,
+    Reply,
+    Request,
+    Score,
+    Scored,
+)
 from qlock.core.facts import ReadBack
 from qlock.core.lock import PromptsPin, SuitePin
 from qlock.core.plan import item_seed
 from qlock.core.record import item_digest
+from qlock.core.spec import PromptSpec
 from qlock.core.template import RenderRequest, Template, starts_with_bos
 from qlock.engines.interface import (
     Broken,
@@ -187,14 +200,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
 
     def _render_request(self, chat: Chat) -> RenderRequest:
         rule = self.suite.prompt
-        messages = [msgspec.to_builtins(message) for message in chat.messages]
-        shown = [msgspec.to_builtins(message) for message in rule.few_shot]
-        has_system = bool(messages) and messages[0]["role"] == "system"
-        system = [messages.pop(0)] if has_system else []
-        if rule.system and not system:
-            system = [{"role": "system", "content": rule.system}]
         return RenderRequest(
-            messages=(*system, *shown, *messages),
+            messages=tuple(msgspec.to_builtins(message) for message in conversation(chat, rule)),
             tools=chat.tools,
             thinking=_THINKING[rule.thinking],
             variables={"reasoning_effort": rule.effort} if rule.effort else {},
@@ -263,6 +270,20 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             ignore_eos=False,
         )
         return Generate(id=item, tokens=tokens, sampling=sampling, logprobs=False, logits_digest=False)
+
+
+def conversation(chat: Chat, rule: PromptSpec) -> tuple[Message, ...]:
+    """Every message that the template is given: the system's, the shown examples, then the item's.
+
+    A system message of the item takes the place of the suite's.
+    """
+    messages = chat.messages
+    system: tuple[Message, ...] = ()
+    if messages and messages[0].role == "system":
+        system, messages = messages[:1], messages[1:]
+    elif rule.system:
+        system = (Message(role="system", content=rule.system),)
+    return (*system, *rule.few_shot, *messages)
 
 
 def reply_of(done: Done, *, prompt_tokens: int) -> Reply:

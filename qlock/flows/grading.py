@@ -96,19 +96,28 @@ def try_grader(
 
 def told(outcome: Outcome) -> str:
     """An outcome in words."""
+    why = reason(outcome)
+    match outcome:
+        case Nats():
+            return why
+        case _:
+            return f"{word(outcome)}: {why}" if why else word(outcome)
+
+
+def word(outcome: Outcome) -> str:
+    """The one word of an outcome: ``right``, ``wrong`` and so on."""
+    return str(outcome.__struct_config__.tag)
+
+
+def reason(outcome: Outcome) -> str:
+    """Why an outcome is what it is, or how much; empty where the word says it all."""
     match outcome:
         case Right():
-            return "right"
-        case Wrong(why=why):
-            return f"wrong: {why}"
+            return ""
+        case Wrong(why=why) | Unparsable(why=why) | Ungraded(why=why) | Excluded(why=why):
+            return why
         case Partial(share=share):
-            return f"partial: {share:.3f}"
-        case Unparsable(why=why):
-            return f"unparsable: {why}"
-        case Ungraded(why=why):
-            return f"ungraded: {why}"
-        case Excluded(why=why):
-            return f"excluded: {why}"
+            return f"{share:.3f}"
         case Nats(nats_sum=nats, scored_tokens=tokens):
             return f"{nats:.4f} nats over {tokens} tokens"
 

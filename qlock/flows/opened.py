@@ -16,9 +16,11 @@ from qlock.core.plan import Job, jobs
 from qlock.core.record import Grade, Record, Seal
 from qlock.core.sides import Side, Sitting
 from qlock.errors import AbsentError, InputError
+from qlock.flows.fitting import locked_items
 from qlock.flows.kinds import suite_kind
-from qlock.flows.run_folder import RunFolder, run_folders
+from qlock.flows.run_folder import RunFolder, items_name, run_folders
 from qlock.flows.scores import grades_of
+from qlock.suites.interface import Item
 from qlock.world.files import shown
 from qlock.world.interface import World
 
@@ -84,21 +86,29 @@ def open_side(run: OpenRun, point: str) -> Side:
     sittings: dict[str, tuple[Sitting, ...]] = {}
     for job in jobs(run.lock):
         if job.point == point:
-            sittings[job.suite] = (*sittings.get(job.suite, ()), _sitting(run, job))
-    forced = {fact for part in run.folder.facts().segment for fact in part.forced}
-    if run.seal is not None:
-        forced |= set(run.seal.forced)
+            sittings[job.suite] = (*sittings.get(job.suite, ()), sitting_of(run, job))
     return Side(
         name=f"{run.name}:{point}",
         lock=run.lock,
         point=point,
         sealed=run.seal is not None,
-        forced=tuple(sorted(forced)),
+        forced=forced_facts(run),
         sittings=sittings,
     )
 
 
-def _sitting(run: OpenRun, job: Job) -> Sitting:
+def forced_facts(run: OpenRun) -> tuple[str, ...]:
+    """Facts that were allowed to differ, as the segments and the seal say."""
+    forced = {fact for part in run.folder.facts().segment for fact in part.forced}
+    return tuple(sorted(forced | set(() if run.seal is None else run.seal.forced)))
+
+
+def sitting_of(run: OpenRun, job: Job) -> Sitting:
+    """One job of a run, as far as it goes; without rows where it has not begun.
+
+    Raises:
+        InputError: As ``open_side``.
+    """
     suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
     _check_sealed(run, f"record/{job.name}.jsonl", f"grades/{job.name}.jsonl")
     record = run.folder.record(job.name)
@@ -124,6 +134,23 @@ def _grades(run: OpenRun, job: Job, suite: SuitePin, record: Record) -> tuple[in
     if header.job_digest != job.digest or header.answers_digest != record.closing.answers_digest:
         raise InputError("the grades are not of this record", hint="grade the run again").within(name)
     return header.grade_version, grades
+
+
+def items_of(run: OpenRun, job: Job) -> tuple[Item, ...]:
+    """What the job asks, in order; nothing where no job that asks it has begun.
+
+    Raises:
+        InputError: The file is unreadable, or was changed after the seal.
+    """
+    digest = locked_items(run.lock, job)
+    name = items_name(digest)
+    if not (run.folder.path / name).is_file():
+        return ()
+    _check_sealed(run, name)
+    items = run.folder.items(digest)
+    if run.seal is None and not forced_facts(run):
+        run.folder.refuse_other_items(digest, items)
+    return items
 
 
 def _check_sealed(run: OpenRun, *names: str) -> None:

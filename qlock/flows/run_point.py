@@ -16,11 +16,11 @@ from msgspec import UNSET
 
 from qlock.core import facts
 from qlock.core.base import Base, Count
-from qlock.core.exchange import Completed, Failed, Scored
+from qlock.core.exchange import Completed, Failed
 from qlock.core.gguf import describe
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, prompts_of
-from qlock.core.record import Record, Row, is_done
+from qlock.core.record import Record, Row, is_done, tokens_of
 from qlock.core.verify import Finding, differences, entries, missing, read_back_findings
 from qlock.engines.interface import Engine
 from qlock.errors import QlockError
@@ -272,21 +272,8 @@ class _Count:
 
     def row(self, row: Row) -> None:
         self._done += is_done(row)
-        self._tokens += _tokens(row)
+        self._tokens += tokens_of(row)
         self._say()
 
     def _say(self) -> None:
         self._talk(Progress(job=self._job.name, done=self._done, items=self._job.items, tokens=self._tokens))
-
-
-def _tokens(row: Row) -> int:
-    total = 0
-    for reply in row.replies:
-        match reply:
-            case Completed(tokens=tokens):
-                total += len(tokens)
-            case Scored(nats=nats):
-                total += len(nats)
-            case _:
-                pass
-    return total

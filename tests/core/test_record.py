@@ -29,6 +29,7 @@ from qlock.core.record import (
     read_record,
     run_answers_digest,
     sealed,
+    tokens_of,
 )
 from qlock.errors import ExitCode, InputError
 from tests.fakes.changes import changed
@@ -190,6 +191,12 @@ def test_a_first_line_that_is_no_header(first: bytes) -> None:
 )
 def test_rows_that_need_no_second_try(replies: tuple[Any, ...], done: bool) -> None:  # noqa: FBT001 - a table
     assert is_done(a_row(replies=replies)) == done
+
+
+def test_tokens_are_those_that_were_written_or_scored() -> None:
+    replies = (answer("a"), Scored(nats=(1.0, 2.0)), Called(results=("x",), state={}), Failed(why="lost"))
+    assert tokens_of(a_row(replies=replies)) == 3
+    assert tokens_of(a_row(replies=())) == 0
 
 
 # ---------------------------------------------------------------- digests

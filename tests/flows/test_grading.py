@@ -24,7 +24,7 @@ from qlock.core.exchange import (
 )
 from qlock.core.pairs import mark_of
 from qlock.core.record import Row, Times
-from qlock.flows.grading import Score, TrialFailure, outcome, score, told, try_grader
+from qlock.flows.grading import Score, TrialFailure, outcome, reason, score, told, try_grader, word
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.suites.interface import Item
 from tests.fakes.documents import a_digest, a_suite
@@ -106,6 +106,7 @@ def test_trials_that_do_not_come_out_are_named() -> None:
 )
 def test_each_outcome_has_its_words(one: Outcome, words: str) -> None:
     assert told(one) == words
+    assert words in {f"{word(one)}: {reason(one)}", word(one), reason(one)}
 
 
 def test_a_share_says_how_many_items_it_rests_on() -> None:
