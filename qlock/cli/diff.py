@@ -29,6 +29,7 @@ class Line(NamedTuple):
     reference: str | None
     treatment: str | None
     noise: tuple[str, ...]
+    bridge: str | None
     format: str
     as_json: bool
     at_most_gb: float | None
@@ -48,6 +49,11 @@ class Line(NamedTuple):
     "--noise", multiple=True, metavar="RUN", help="A further run of the same lock: the noise floor."
 )
 @click.option(
+    "--bridge",
+    metavar="POINT",
+    help="A point that was run on both devices, where A and B were measured on two.",
+)
+@click.option(
     "--format", default="text", show_default=True, metavar="NAME", help=f"How to show it: {FORMATS}."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; as --format json.")
@@ -64,7 +70,8 @@ def verb(means: Means, /, **given: Any) -> Answer:
 
     A and B are RUN or RUN:POINT, or locks, to see what differs before anything is run. With one run, each point is
     compared with the reference, and several points are shown in one view, the ladder. Exits with 4 when more
-    differs than is meant to, with 1 when a gate fails or cannot be decided.
+    differs than is meant to, with 1 when a gate fails or cannot be decided. Points of two devices are never compared;
+    with --bridge the way between them is described in three steps.
     """
     return _diff(means, Line(**given))
 
@@ -88,6 +95,7 @@ def _diff(means: Means, line: Line) -> Answer:
             reference=line.reference,
             treatment=line.treatment,
             noise=line.noise,
+            bridge=line.bridge,
         ),
     )
     code = exit_code_of(comparisons)
@@ -143,4 +151,15 @@ def _say(means: Means, comparisons: tuple[Comparison, ...], code: ExitCode) -> N
                     "error", f"{comparison.b.point}: gate of {gate.suite}: {gate.verdict}: {gate.why}"
                 )
     if code == ExitCode.INVALID:
-        means.talk.say("hint", "compare points that differ in nothing else, or say --treatment")
+        means.talk.say("hint", _way_out(comparisons))
+
+
+def _way_out(comparisons: tuple[Comparison, ...]) -> str:
+    """What to do about comparisons that are not valid."""
+    from msgspec import UNSET
+
+    if any(one.bridge is not UNSET for one in comparisons):
+        return "measure both points on one device: a bridge only describes"
+    if any(one.topic == "device" for comparison in comparisons for one in comparison.difference):
+        return "compare points of one device, or describe the way with a point that was run on both: --bridge POINT"
+    return "compare points that differ in nothing else, or say --treatment"

@@ -8,7 +8,8 @@ Steps, in the order of the report:
 3. scores, their difference and its test (``core.scores``), slices (``core.slices``), the noise floor (``core.noise``);
 4. agreement and flips (``core.agreement``); endings and loops (``core.endings``), and where unfinished replies lean to
    one side no verdict is given on quality;
-5. the gates of both locks (``core.gates``).
+5. the gates of both locks (``core.gates``);
+6. where A and B were measured on two devices, the way through a point that was run on both (``core.bridge``).
 
 ``compare(b, a)`` is ``compare(a, b)`` with sides exchanged and every difference negated; gates alone look in one
 direction. A run that is not sealed is compared as far as it goes, and gets no verdict.
@@ -30,6 +31,7 @@ from msgspec.structs import replace
 from qlock.core import noise
 from qlock.core.agreement import agreement
 from qlock.core.base import Count
+from qlock.core.bridge import bridge
 from qlock.core.comparison import (
     COMPARISON_VERSION,
     Comparison,
@@ -71,6 +73,7 @@ def compare(
     treatment: Treatment = "weights",
     again_a: Side | None = None,
     again_b: Side | None = None,
+    through: tuple[Side, Side] | None = None,
 ) -> Comparison:
     """The comparison of B with the reference A.
 
@@ -80,6 +83,7 @@ def compare(
         treatment: The one thing that is meant to differ.
         again_a: Another run of A's point under the same lock, for the noise floor.
         again_b: Another run of B's point.
+        through: A point that was run on A's device and on B's, there first: the bridge.
     """
     again = {
         word: (side, other)
@@ -109,18 +113,26 @@ def compare(
         noise_unmeasured="" if any(suite.noise for suite in suites) else noise.unmeasured(a, b),
         recipes=_recipes(model_of(a), model_of(b)),
         gate=tuple(_gate(frame, rule, common.get(rule.suite)) for rule in gates),
+        bridge=UNSET if through is None else bridge(a, b, through, treatment=treatment),
     )
 
 
-def compare_locks(a: Side, b: Side, *, treatment: Treatment = "weights") -> Comparison:
+def compare_locks(
+    a: Side,
+    b: Side,
+    *,
+    treatment: Treatment = "weights",
+    through: tuple[Side, Side] | None = None,
+) -> Comparison:
     """What differs between two points of locks, and what follows from it; nothing was measured.
 
     Args:
         a: The reference, without sittings.
         b: What is judged.
         treatment: The one thing that is meant to differ.
+        through: The bridge, as in ``compare``.
     """
-    found = compare(replace(a, sealed=True), replace(b, sealed=True), treatment=treatment)
+    found = compare(replace(a, sealed=True), replace(b, sealed=True), treatment=treatment, through=through)
     return replace(
         found,
         a=replace(found.a, record="none"),

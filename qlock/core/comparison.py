@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from qlock.core.agreement import Agreement
 from qlock.core.base import Base, Count, Finite
+from qlock.core.bridge import Bridge
 from qlock.core.endings import Endings
 from qlock.core.gates import Gate
 from qlock.core.noise import Floor
@@ -101,6 +104,8 @@ class Comparison(Base, frozen=True, kw_only=True):
     """What is known of the noise where it was not measured; empty where it was."""
     recipes: Recipes
     gate: tuple[Gate, ...]
+    bridge: Bridge | UnsetType = UNSET
+    """The way from A to B through a point that was run on both devices; unset where none was asked for."""
 
 
 def exit_code_of(comparisons: tuple[Comparison, ...]) -> ExitCode:

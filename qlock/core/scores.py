@@ -137,6 +137,11 @@ def measure_of(pairs: Sequence[Pair]) -> Measure:
     return "right-share" if whole and not repeated else "mean-mark"
 
 
+def levels_of(pairs: Sequence[Pair]) -> Levels | CannotTell:
+    """Both levels alone, in the measure of these pairs."""
+    return _levels(_values(pairs))
+
+
 def score(pairing: Pairing) -> Score:
     """The score of one suite, with no verdict yet but those that the pairs alone forbid."""
     pairs = pairing.scored

@@ -2,6 +2,7 @@
 
 A run is named by its folder, or by the folder of all runs of a lock where only one of them can be meant; ``RUN:POINT``
 names a point of it. With one run, each other point is compared with the reference; with two, points of one name.
+With a bridge, a point that both runs have, each other point of the second run is described against the first's reference.
 Locks are named by their files, and compared in the same way with nothing measured.
 
 Does not live here: reading runs (``flows.opened``), the comparison (``core.compare``), showing it (``reports``).
@@ -10,12 +11,14 @@ Does not live here: reading runs (``flows.opened``), the comparison (``core.comp
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import msgspec
 from msgspec import UNSET
 
+from qlock.core.bridge import needs_bridge
 from qlock.core.compare import compare, compare_locks
 from qlock.core.comparison import Comparison
 from qlock.core.escape import for_message
@@ -43,6 +46,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What is meant to differ; as the locks declare when not given."""
     noise: tuple[str, ...] = ()
     """Further runs of the same locks."""
+    bridge: str | None = None
+    """A point that was run on both devices, where A and B were measured on two."""
 
 
 class OpenLock(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,14 +73,13 @@ def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
     if _is_lock(asked.left) or (asked.right is not None and _is_lock(asked.right)):
         return _locks(world, asked)
     left_path, left_point = _named(asked.left)
-    left = open_run(world, left_path)
-    if asked.right is None:
-        right = left
-        chosen = _within(left, left_point, asked.reference)
-    else:
+    left = right = open_run(world, left_path)
+    right_point = None
+    if asked.right is not None:
         right_path, right_point = _named(asked.right)
         right = open_run(world, right_path)
-        chosen = _between((left, left_point), (right, right_point), asked.reference)
+    chosen = _chosen(asked, (left, left_point), (right, right_point))
+    if asked.right is not None and asked.bridge is None:
         chosen = _without_themselves(chosen, left, right)
     treatment = _treatment(asked, left.lock, right.lock)
     again = [open_run(world, Path(path)) for path in asked.noise]
@@ -96,9 +100,41 @@ def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
             treatment=treatment,
             again_a=None if again_left is None else side(again_left, a),
             again_b=None if again_right is None else side(again_right, b),
+            through=_through(
+                asked, side(left, a), side(right, b), lambda point: (side(left, point), side(right, point))
+            ),
         )
         for a, b in chosen
     )
+
+
+def _chosen(
+    asked: Asked, left: tuple[OpenRun | OpenLock, str | None], right: tuple[OpenRun | OpenLock, str | None]
+) -> list[tuple[str, str]]:
+    """The points that are compared, A first."""
+    if asked.bridge is not None:
+        return _across(asked, left, right)
+    if asked.right is None:
+        return _within(*left, asked.reference)
+    return _between(left, right, asked.reference)
+
+
+def _through(
+    asked: Asked, a: Side, b: Side, sides: Callable[[str], tuple[Side, Side]]
+) -> tuple[Side, Side] | None:
+    """The bridge on both devices.
+
+    Raises:
+        UsageError: A and B are on one device.
+    """
+    if asked.bridge is None:
+        return None
+    if not needs_bridge(a, b):
+        raise UsageError(
+            f"`{a.name}` and `{b.name}` have one engine and device, which needs no bridge",
+            hint="leave out --bridge",
+        )
+    return sides(asked.bridge)
 
 
 def _is_lock(named: str) -> bool:
@@ -117,16 +153,17 @@ def _locks(world: World, asked: Asked) -> tuple[Comparison, ...]:
             )
     left_path, left_point = _named(asked.left)
     left = right = _open_lock(world, left_path)
-    if asked.right is None:
-        chosen = _within(left, left_point, asked.reference)
-    else:
+    right_point = None
+    if asked.right is not None:
         right_path, right_point = _named(asked.right)
         right = _open_lock(world, right_path)
-        chosen = _between((left, left_point), (right, right_point), asked.reference)
     treatment = _treatment(asked, left.lock, right.lock)
-    return tuple(
-        compare_locks(_lock_side(left, a), _lock_side(right, b), treatment=treatment) for a, b in chosen
-    )
+    found = []
+    for one, other in _chosen(asked, (left, left_point), (right, right_point)):
+        a, b = _lock_side(left, one), _lock_side(right, other)
+        through = _through(asked, a, b, lambda point: (_lock_side(left, point), _lock_side(right, point)))
+        found.append(compare_locks(a, b, treatment=treatment, through=through))
+    return tuple(found)
 
 
 def _open_lock(world: World, path: Path) -> OpenLock:
@@ -170,6 +207,39 @@ def _within(run: OpenRun | OpenLock, point: str | None, reference: str | None) -
     return [(reference, other) for other in others]
 
 
+def _across(
+    asked: Asked, left: tuple[OpenRun | OpenLock, str | None], right: tuple[OpenRun | OpenLock, str | None]
+) -> list[tuple[str, str]]:
+    """The reference of the first run with each point of the second one, or the one named, but the bridge."""
+    (run_a, a), (run_b, b) = left, right
+    if asked.right is None:
+        raise UsageError(f"got --bridge and `{run_a.name}` alone, expected a second one of another device")
+    assert asked.bridge is not None
+    for run in (run_a, run_b):
+        _known(run, asked.bridge)
+    if a is None:
+        a = asked.reference or _reference_but(run_a, asked.bridge)
+    elif asked.reference not in (None, a):
+        raise _two_references(asked.reference or "", a)
+    _known(run_a, a)
+    others = [point for point in run_b.points if point != asked.bridge] if b is None else [_known(run_b, b)]
+    if not others or asked.bridge in (a, *others):
+        raise UsageError(f"the bridge `{asked.bridge}` is what would be compared", hint="name another point")
+    return [(a, other) for other in others]
+
+
+def _reference_but(run: OpenRun | OpenLock, bridge: str) -> str:
+    """The reference that a lock declares, or its only point but the bridge."""
+    if run.lock.compare is not UNSET:
+        return run.lock.compare.reference
+    others = [point for point in run.points if point != bridge]
+    return others[0] if len(others) == 1 else _only(run, None, None)
+
+
+def _two_references(reference: str, point: str) -> UsageError:
+    return UsageError(f"got reference `{for_message(reference)}` and point `{point}` of the first run")
+
+
 def _between(
     left: tuple[OpenRun | OpenLock, str | None],
     right: tuple[OpenRun | OpenLock, str | None],
@@ -182,7 +252,7 @@ def _between(
             _known(run, point)
     if reference is not None:
         if a is not None and a != reference:
-            raise UsageError(f"got reference `{for_message(reference)}` and point `{a}` of the first run")
+            raise _two_references(reference, a)
         a = _known(run_a, reference)
         if b is None:
             return [(a, other) for other in run_b.points]

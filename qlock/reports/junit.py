@@ -1,7 +1,8 @@
 """Comparisons as JUnit XML, which build servers show: each gate and each statement on validity is one test case.
 
 A gate that passes is a case that passes; one that fails is a failure; one that cannot be decided is an error, so that
-it is never taken for a pass. Every sentence that says why a comparison is not valid is a failure.
+it is never taken for a pass. Every sentence that says why a comparison is not valid is a failure. A step of a bridge
+is a description, so it is shown as skipped.
 
 Does not live here: judging (``core.gates``, ``core.validity``).
 """
@@ -11,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qlock.core.base import Base
+from qlock.core.bridge import Bridge
 from qlock.core.comparison import Comparison
 from qlock.core.escape import for_xml
 from qlock.core.gates import Gate
 from qlock.core.ladder import Ladder, ladder
 from qlock.core.units import share_percent
 from qlock.reports.interface import headline
+from qlock.reports.interface.bridge import DESCRIBES, steps
 
 SUFFIX = ".xml"
 
 _TEXT = 600
+_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
 class _Case(Base, frozen=True, kw_only=True):
@@ -58,15 +62,16 @@ def _suite(name: str, cases: tuple[_Case, ...]) -> Iterator[str]:
             yield f"{opening}/>"
             continue
         yield f"{opening}>"
-        yield f'      <{case.outcome} type="{case.type}" message="{_text(case.message)}"/>'
+        type_ = f' type="{case.type}"' if case.type else ""
+        yield f'      <{case.outcome}{type_} message="{_text(case.message)}"/>'
         yield "    </testcase>"
     yield "  </testsuite>"
 
 
 def _counts(cases: list[_Case] | tuple[_Case, ...]) -> str:
     outcomes = [case.outcome for case in cases]
-    failures, errors = outcomes.count("failure"), outcomes.count("error")
-    return f'tests="{len(outcomes)}" failures="{failures}" errors="{errors}" skipped="0"'
+    counts = {name: outcomes.count(word) for name, word in _COUNTED.items()}
+    return " ".join(f'{name}="{count}"' for name, count in {"tests": len(outcomes), **counts}.items())
 
 
 def _cases(comparison: Comparison) -> Iterator[_Case]:
@@ -83,6 +88,20 @@ def _cases(comparison: Comparison) -> Iterator[_Case]:
         )
     for gate in comparison.gate:
         yield _gate(comparison.b.point, gate)
+    if isinstance(comparison.bridge, Bridge):
+        yield from _steps(comparison, comparison.bridge)
+
+
+def _steps(comparison: Comparison, bridge: Bridge) -> Iterator[_Case]:
+    for span in bridge.span:
+        for what, change in steps(comparison, span):
+            yield _Case(
+                group=f"{comparison.b.point}.bridge",
+                name=f"{span.suite} through {bridge.point}: {what}",
+                outcome="skipped",
+                type="",
+                message=f"{change}; {DESCRIBES}",
+            )
 
 
 def _gate(point: str, gate: Gate) -> _Case:

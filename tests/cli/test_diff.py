@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import pytest
 
 from qlock.cli.diff import FORMATS, TREATMENTS, verb
@@ -13,6 +14,7 @@ from qlock.core.validity import Treatment
 from qlock.flows.kinds import members
 from tests.cli.conftest import Type
 from tests.fakes.project import Project
+from tests.fakes.world import CPU, FixedHost
 
 COMPARE = '\n[compare]\nreference = "A@plain"\n'
 GATE = '\n[[gate]]\nsuite = "digits"\nrule = "no-more-errors"\n'
@@ -123,6 +125,27 @@ def test_a_format_without_a_ladder_has_no_best(project: Project, typed: Type) ->
     said = typed("diff", a_run(project, COMPARE), "--json", "--at-most-gb", "1")
     assert said.code == 2
     assert said.talk == ["error: got --at-most-gb with format json, which shows no ladder"]
+
+
+def test_points_of_two_devices_are_described_through_a_bridge(project: Project, typed: Type) -> None:
+    here = a_run(project, COMPARE)
+    project.change_world(host=FixedHost(msgspec.structs.replace(CPU, cpu_model="AMD EPYC 2")))
+    project.lock_path.unlink()
+    there = a_run(project, "")
+    plain = typed("diff", f"{here}:A@plain", f"{there}:B@plain")
+    assert (plain.code, plain.talk[-1]) == (
+        4,
+        (
+            "hint: compare points of one device, or describe the way with a point that was run on both: "
+            "--bridge POINT"
+        ),
+    )
+    said = typed("diff", here, f"{there}:A@plain", "--bridge", "B@plain")
+    assert said.code == 4
+    assert "\nBridge\n  `B@plain` was run on both devices, " in said.out
+    assert said.talk[-1] == "hint: measure both points on one device: a bridge only describes"
+    (comparison,) = json.loads(typed("diff", here, f"{there}:A@plain", "--bridge", "B@plain", "--json").out)
+    assert [len(span["stop"]) for span in comparison["bridge"]["span"]] == [4, 4]
 
 
 @pytest.mark.parametrize("name, start", [("html", "<!doctype html>"), ("junit", "<?xml ")])

@@ -27,7 +27,7 @@ from qlock.core.exchange import (
 from qlock.core.lock import Lock
 from qlock.core.record import Row, item_digest
 from qlock.core.sides import Side, Sitting
-from tests.fakes.documents import a_lock, a_row, a_suite, a_text_suite
+from tests.fakes.documents import a_gpu_device, a_lock, a_model, a_point, a_row, a_suite, a_text_suite
 
 _OUTCOMES: dict[str, Outcome] = {
     "r": Right(),
@@ -105,6 +105,32 @@ def a_side(letters: str = "", *, model: str = "F16", **changes: Any) -> Side:
         sittings={"orders": (a_sitting(letters),)} if letters else {},
     )
     return msgspec.structs.replace(side, **changes)
+
+
+def a_card_lock() -> Lock:
+    """The plain lock on cards, where the original does not fit: points `Q4_K_M@f16kv` and `Q2_K@f16kv`."""
+    device = a_gpu_device()
+    models = ("Q4_K_M", "Q2_K")
+    points = tuple(f"{model}@f16kv" for model in models)
+    lock = a_plain_lock(
+        device=(device,),
+        model=tuple(map(a_model, models)),
+        point=tuple(a_point(model, device=device.name) for model in models),
+    )
+    suites = tuple(msgspec.structs.replace(suite, points=points) for suite in lock.suite)
+    return msgspec.structs.replace(lock, suite=suites)
+
+
+def a_crossing(*letters: str) -> tuple[Side, Side, Side, Side]:
+    """A on a CPU, the bridge there and on cards, and B on cards, each with its answers in letters."""
+    cards = a_card_lock()
+    a, here, there, b = letters
+    return (
+        a_side(a),
+        a_side(here, model="Q4_K_M"),
+        a_side(there, model="Q4_K_M", lock=cards, name="runs/cards:Q4_K_M@f16kv"),
+        a_side(b, model="Q2_K", lock=cards, name="runs/cards:Q2_K@f16kv"),
+    )
 
 
 def varying(lock: Lock) -> Lock:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
+from qlock.core.bridge import Bridge
 from qlock.core.canon import json_bytes
 from qlock.core.comparison import Comparison, exit_code_of
 from qlock.core.pairs import Loss
@@ -16,7 +19,8 @@ from qlock.core.record import line_bytes
 from qlock.errors import AbsentError, ExitCode, InputError, QlockError, UsageError
 from qlock.flows.diff import Asked, diff
 from qlock.flows.run_folder import RunFolder
-from tests.fakes.project import Project
+from tests.fakes.project import Project, tiny_gguf
+from tests.fakes.world import CPU, FixedHost
 
 COMPARE = '\n[compare]\nreference = "A@plain"\n'
 RUNS = "runs/small@cpu-amd-1a-02"
@@ -243,6 +247,86 @@ def test_a_second_run_that_answers_otherwise_is_no_noise_but_a_fault(project: Pr
     ]
 
 
+def elsewhere(project: Project) -> str:
+    """The folder of a run on another machine, where the original does not fit: points B and C, and no reference."""
+    project.models = {"B": "file:models/b.gguf", "C": "file:models/c.gguf"}
+    project.write("models/c.gguf", tiny_gguf(3))
+    project.write_spec()
+    project.change_world(host=FixedHost(msgspec.structs.replace(CPU, cpu_model="AMD EPYC 2")))
+    project.lock_path.unlink()
+    project.lock()
+    ran = project.run()
+    assert ran.state == "sealed"
+    return str(ran.folder)
+
+
+def test_a_bridge_describes_the_way_to_every_other_point_of_the_second_run(project: Project) -> None:
+    here = f"{RUNS}/{run_name(project)}"
+    there = elsewhere(project)
+    (found,) = diff(project.world, Asked(left=here, right=there, bridge="B@plain"))
+    assert (found.a.point, found.b.point, found.state) == ("A@plain", "C@plain", "invalid")
+    assert isinstance(found.bridge, Bridge)
+    assert (found.bridge.point, found.bridge.unfit) == ("B@plain", ())
+    assert [(span.suite, span.items) for span in found.bridge.span] == [("digits", 12), ("text", 3)]
+    assert [stop.point for stop in found.bridge.span[0].stop] == ["A@plain", "B@plain", "B@plain", "C@plain"]
+    assert exit_code_of((found,)) == ExitCode.INVALID
+    for left, right in ((f"{here}:A@plain", there), (here, f"{there}:C@plain")):
+        assert compared(project, left, right=right, bridge="B@plain") == [("A@plain", "C@plain")]
+    for reference in (None, "C@plain"):
+        assert compared(project, there, right=here, reference=reference, bridge="B@plain") == [
+            ("C@plain", "A@plain")
+        ]
+    (plain,) = diff(project.world, Asked(left=f"{here}:A@plain", right=f"{there}:C@plain"))
+    assert plain.bridge is UNSET
+
+
+def test_a_bridge_that_leads_nowhere_is_refused(project: Project) -> None:
+    here = f"{RUNS}/{run_name(project)}"
+    there = elsewhere(project)
+    names = {run: "/".join(Path(run).parts[-2:]) for run in (here, there)}
+    asked = {"right": there, "bridge": "B@plain"}
+    assert refused(project, UsageError, here, bridge="B@plain") == (
+        f"got --bridge and `{names[here]}` alone, expected a second one of another device",
+        "",
+    )
+    assert refused(project, UsageError, here, right=there, bridge="C@plain") == (
+        f"got point `C@plain`, expected one of `{names[here]}`: A@plain, B@plain",
+        "",
+    )
+    itself = ("the bridge `B@plain` is what would be compared", "name another point")
+    assert refused(project, UsageError, f"{here}:B@plain", **asked) == itself
+    assert refused(project, UsageError, here, right=f"{there}:B@plain", bridge="B@plain") == itself
+    assert refused(project, UsageError, f"{here}:A@plain", reference="B@plain", **asked) == (
+        "got reference `B@plain` and point `A@plain` of the first run",
+        "",
+    )
+    assert (
+        refused(project, UsageError, here, right=here, bridge="B@plain", reference="B@plain")[0] == itself[0]
+    )
+
+
+def test_of_several_points_without_a_reference_one_must_be_named(project: Project) -> None:
+    project.models = project.models | {"D": "file:models/d.gguf"}
+    project.write("models/d.gguf", tiny_gguf(4))
+    project.write_spec()
+    project.lock()
+    here = str(project.run().folder)
+    there = elsewhere(project)
+    assert refused(project, UsageError, here, right=there, bridge="B@plain") == (
+        f"`{'/'.join(Path(here).parts[-2:])}` has several points: A@plain, B@plain, D@plain",
+        "name one: RUN:A@plain",
+    )
+
+
+def test_points_of_one_device_need_no_bridge(project: Project) -> None:
+    first, second = f"{RUNS}/{run_name(project)}", again(project)
+    names = ["/".join(Path(run).parts[-2:]) for run in (first, second)]
+    assert refused(project, UsageError, first, right=f"{second}:A@plain", bridge="B@plain") == (
+        f"`{names[0]}:A@plain` and `{names[1]}:A@plain` have one engine and device, which needs no bridge",
+        "leave out --bridge",
+    )
+
+
 def opened(project: Project) -> RunFolder:
     """The run's folder with its seal taken off."""
     folder = RunFolder(project.world, project.runs / run_name(project))
@@ -354,6 +438,16 @@ def test_locks_are_compared_without_a_run(project: Project) -> None:
     assert (found.state, found.b.record, found.suite) == ("valid", "none", ())
     assert compared(project, str(lock), right=str(lock)) == [("A@plain", "A@plain"), ("B@plain", "B@plain")]
     assert compared(project, f"{lock}:B@plain", right=f"{lock}:A@plain") == [("B@plain", "A@plain")]
+
+
+def test_a_bridge_between_locks_says_whether_it_would_bear(project: Project) -> None:
+    lock = project.lock_path
+    here = lock.rename(lock.with_name("here.toml"))
+    shutil.copy(here, lock)
+    elsewhere(project)
+    (found,) = diff(project.world, Asked(left=str(here), right=str(lock), bridge="B@plain"))
+    assert found.bridge == Bridge(point="B@plain", unfit=(), span=())
+    assert (found.state, found.b.record) == ("invalid", "none")
 
 
 def test_a_lock_is_not_compared_with_a_run_and_has_no_noise(project: Project) -> None:

@@ -1,4 +1,5 @@
-"""Golden reports: one comparison that has something in every part, and an invalid one, in every way to show one.
+"""Golden reports, in every way to show one: a comparison that has something in every part, an invalid one, and one
+through a bridge.
 
 `python -m tests.golden.make` writes them with the other golden files.
 """
@@ -18,7 +19,15 @@ from qlock.core.exchange import Completed
 from qlock.core.sides import Side, Sitting
 from qlock.core.spec import GateSpec
 from qlock.flows.kinds import members
-from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, varying, with_first
+from tests.fakes.comparisons import (
+    a_crossing,
+    a_plain_lock,
+    a_reading,
+    a_side,
+    a_sitting,
+    varying,
+    with_first,
+)
 
 HOSTILE = (
     "\x1b[2K\rALL SAMPLES PASSED\x07 <img src=x onerror=alert(1)> | `x` [link](http://evil.example) \u202egnp"
@@ -64,6 +73,14 @@ def an_invalid_comparison() -> Comparison:
     )
 
 
+def a_bridged_comparison() -> Comparison:
+    """A quant on cards and an original that does not fit them."""
+    a, here, there, b = a_crossing(
+        "r" * 36 + "w" * 4, "r" * 35 + "w" * 5, "r" * 35 + "w" * 4 + "e", "r" * 30 + "w" * 10
+    )
+    return compare(a, b, through=(here, there))
+
+
 def _hostile(side: Side) -> Sitting:
     """The exam with one answer that would like to write elsewhere than in its cell."""
     sitting = side.sittings["orders"][0]
@@ -101,6 +118,10 @@ def _bytes(name: str, comparison: Callable[[], Comparison]) -> bytes:
 REPORTS: dict[str, Callable[[], bytes]] = {
     f"{stem}.{name}": partial(_bytes, name, made)
     for name in members("qlock.reports")
-    for stem, made in (("report", a_comparison), ("report.invalid", an_invalid_comparison))
+    for stem, made in (
+        ("report", a_comparison),
+        ("report.invalid", an_invalid_comparison),
+        ("report.bridge", a_bridged_comparison),
+    )
 }
 """File name to what makes its bytes."""

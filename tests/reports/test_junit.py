@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from qlock.core.compare import compare
 from qlock.core.escape import visible
 from qlock.core.ladder import ladder
+from qlock.reports.interface.bridge import DESCRIBES
 from qlock.reports.junit import SUFFIX, render, render_all
-from tests.fakes.comparisons import a_side
+from tests.fakes.comparisons import a_crossing, a_side
 from tests.golden.make_reports import HOSTILE, a_comparison, an_invalid_comparison
 
 replace = msgspec.structs.replace
@@ -49,6 +50,22 @@ def test_every_reason_why_it_is_not_valid_is_a_failure() -> None:
             "failure",
             "confound: setting.cache_type_k: A has `f16`, B has `q8_0`",
         ),
+    ]
+
+
+def test_a_step_of_a_bridge_is_neither_passed_nor_failed() -> None:
+    a, here, there, b = a_crossing("rr", "rw", "rw", "ww")
+    root = ET.fromstring(render(compare(a, b, through=(here, there))))
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("7", "4", "3")
+    assert [
+        (case.get("name"), case[0].attrib) for case in root[0] if case.get("classname") == "Q2_K@f16kv.bridge"
+    ] == [
+        (f"orders through Q4_K_M@f16kv: {what}", {"message": f"{change}; {DESCRIBES}"})
+        for what, change in (
+            ("weights, on A's device", "-50.0 points"),
+            ("device and engine alone", "0.0 points"),
+            ("weights, on B's device", "-50.0 points"),
+        )
     ]
 
 

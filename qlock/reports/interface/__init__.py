@@ -16,6 +16,7 @@ from typing import Protocol
 
 from qlock.core.comparison import Comparison
 from qlock.reports.interface import answers, ground, scores
+from qlock.reports.interface.bridge import bridge
 from qlock.reports.interface.ladder import ladder_parts
 from qlock.reports.interface.part import Part, Row
 
@@ -45,6 +46,7 @@ def parts(comparison: Comparison) -> Iterator[Part]:
     """Every part that has something to say, in the order of reading."""
     found = (
         ground.sides(comparison),
+        bridge(comparison),
         scores.scores(comparison),
         answers.endings(comparison),
         answers.agreement(comparison),
