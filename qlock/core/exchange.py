@@ -51,6 +51,16 @@ class Score(Base, frozen=True, kw_only=True, tag_field="kind", tag="score"):
     """Index of the first token that is scored; at least 1."""
 
 
+class Diverge(Base, frozen=True, kw_only=True, tag_field="kind", tag="diverge"):
+    """Hold the point's prediction of each token from ``score_from`` on against the reference's, given all before it."""
+
+    tokens: tuple[int, ...]
+    score_from: Positive
+    """Index of the first token that is scored; at least 1."""
+    pieces: bool
+    """Whether to give the text of each scored token."""
+
+
 class Call(Base, frozen=True, kw_only=True, tag_field="kind", tag="call"):
     """Run tool calls in the sandbox and give their results as text."""
 
@@ -58,7 +68,7 @@ class Call(Base, frozen=True, kw_only=True, tag_field="kind", tag="call"):
     state: dict[str, object]
 
 
-Request = Complete | Score | Call
+Request = Complete | Score | Diverge | Call
 
 
 class Completed(Base, frozen=True, kw_only=True, tag_field="kind", tag="completed"):
@@ -79,6 +89,23 @@ class Scored(Base, frozen=True, kw_only=True, tag_field="kind", tag="scored"):
     nats: tuple[Finite, ...]
 
 
+class Diverged(Base, frozen=True, kw_only=True, tag_field="kind", tag="diverged"):
+    """How far the point's predictions are from the reference's: one number per scored token in each field, in nats."""
+
+    nats: tuple[Finite, ...]
+    """Negative log-probability that the point gives the token."""
+    reference_nats: tuple[Finite, ...]
+    """The same of the reference."""
+    kld_nats: tuple[Finite, ...]
+    """KL divergence of the point from the reference, over the whole vocabulary: Σ p_ref · ln(p_ref / p_point)."""
+    reverse_kld_nats: tuple[Finite, ...]
+    """The other direction: Σ p_point · ln(p_point / p_ref)."""
+    same_top: tuple[bool, ...]
+    """Whether both find the same token likeliest."""
+    pieces: tuple[str, ...]
+    """The text of each scored token, U+FFFD for bytes that are no UTF-8 alone; empty unless asked for."""
+
+
 class Called(Base, frozen=True, kw_only=True, tag_field="kind", tag="called"):
     """What the sandbox returned for each call."""
 
@@ -92,7 +119,7 @@ class Failed(Base, frozen=True, kw_only=True, tag_field="kind", tag="failed"):
     why: str
 
 
-Reply = Completed | Scored | Called | Failed
+Reply = Completed | Scored | Diverged | Called | Failed
 
 
 class Right(Base, frozen=True, kw_only=True, tag_field="kind", tag="right"):
@@ -137,4 +164,18 @@ class Nats(Base, frozen=True, kw_only=True, tag_field="kind", tag="nats"):
     scored_tokens: Count
 
 
-Outcome = Right | Wrong | Partial | Unparsable | Ungraded | Excluded | Nats
+class Divergence(Base, frozen=True, kw_only=True, tag_field="kind", tag="divergence"):
+    """A window's or a trace's divergence from the reference: one number per scored token in each field, in nats."""
+
+    nats: tuple[Finite, ...]
+    reference_nats: tuple[Finite, ...]
+    kld_nats: tuple[Finite, ...]
+    reverse_kld_nats: tuple[Finite, ...]
+    same_top: tuple[bool, ...]
+    depth_tokens: Count
+    """How many tokens stand before the first scored one."""
+    token_kinds: tuple[str, ...]
+    """What each scored token is part of (``number``, ``function-name`` …); empty where that is not looked at."""
+
+
+Outcome = Right | Wrong | Partial | Unparsable | Ungraded | Excluded | Nats | Divergence

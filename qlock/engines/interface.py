@@ -75,6 +75,13 @@ class Load(Base, frozen=True, kw_only=True):
     setting: Setting
 
 
+class KeptFile(Base, frozen=True, kw_only=True):
+    """Log-probabilities of a reference that were written before, in the format of ``llama-perplexity``."""
+
+    path: str
+    """Absolute."""
+
+
 def padded_tokens(context_tokens: int) -> int:
     """The context that llama.cpp makes of one that is asked for: the next multiple of 256."""
     return -(-context_tokens // 256) * 256
@@ -100,7 +107,27 @@ class Measure(Base, frozen=True, kw_only=True, tag_field="kind", tag="measure"):
     score_from: Count
 
 
-Work = Generate | Measure
+class Contrast(Base, frozen=True, kw_only=True, tag_field="kind", tag="contrast"):
+    """Hold the loaded point against the reference that ``Engine.refer`` named, from ``score_from`` on."""
+
+    id: str
+    tokens: tuple[int, ...]
+    score_from: Count
+    pieces: bool
+    """Whether to give the text of each scored token."""
+
+
+class Keep(Base, frozen=True, kw_only=True, tag_field="kind", tag="keep"):
+    """Write the loaded point's log-probabilities of given token ids into a file of kept ones, as part ``part``."""
+
+    id: str
+    tokens: tuple[int, ...]
+    score_from: Count
+    path: str
+    part: Count
+
+
+Work = Generate | Measure | Contrast | Keep
 
 
 class Generated(Base, frozen=True, kw_only=True, tag_field="kind", tag="generated"):
@@ -130,6 +157,30 @@ class Measured(Base, frozen=True, kw_only=True, tag_field="kind", tag="measured"
     elapsed_s: Finite
 
 
+class Contrasted(Base, frozen=True, kw_only=True, tag_field="kind", tag="contrasted"):
+    """What ``Contrast`` found: one number per token from ``score_from`` on in each field; see ``exchange.Diverged``."""
+
+    id: str
+    nats: tuple[Finite, ...]
+    reference_nats: tuple[Finite, ...]
+    kld_nats: tuple[Finite, ...]
+    reverse_kld_nats: tuple[Finite, ...]
+    same_top: tuple[bool, ...]
+    pieces: tuple[str, ...]
+    elapsed_s: Finite
+
+
+class Kept(Base, frozen=True, kw_only=True, tag_field="kind", tag="kept"):
+    """A part that was written and synced."""
+
+    id: str
+    nats: tuple[Finite, ...]
+    """As ``Measured`` gives them, of the same decode."""
+    blake3: str
+    """Of the bytes that were written."""
+    elapsed_s: Finite
+
+
 class Broken(Base, frozen=True, kw_only=True, tag_field="kind", tag="broken"):
     """This one request could not be done; the engine lives on."""
 
@@ -137,7 +188,7 @@ class Broken(Base, frozen=True, kw_only=True, tag_field="kind", tag="broken"):
     why: str
 
 
-Done = Generated | Measured | Broken
+Done = Generated | Measured | Contrasted | Kept | Broken
 
 
 class Engine(Protocol):
@@ -156,6 +207,14 @@ class Engine(Protocol):
 
     def next_done(self) -> Done:
         """Wait for the next finished piece, in finishing order."""
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        """Name what ``Contrast`` holds the loaded point against: a second point, loaded beside it, or a kept file.
+
+        The next ``load`` forgets it. With the very files and setting that are loaded nothing is loaded again. What a
+        second point tells of itself comes back; ``None`` for a file. Raises ``EngineError`` where the two vocabularies
+        differ in size, or where this engine cannot do it.
+        """
 
     def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
         """Vary the schedule around the prompts and say what stayed the same; nothing may be under way."""
