@@ -47,7 +47,7 @@ class Line(NamedTuple):
     "--outcome",
     multiple=True,
     metavar="NAME",
-    help="Only right, wrong, partial, unparsable, ungraded, excluded or nats; may be given again.",
+    help="Only right, wrong, partial, unparsable, ungraded, excluded, nats or divergence; may be given again.",
 )
 @click.option(
     "--ending",
@@ -166,13 +166,16 @@ def _item_lines(items: tuple[ItemSeen, ...]) -> Iterator[str]:
 
 
 def _request_lines(request: Request) -> Iterator[str]:
-    from qlock.core.exchange import Call, Complete, Score
+    from qlock.core.exchange import Call, Complete, Diverge, Score
 
     match request:
         case Complete(prompt=prompt):
             yield from _prompt_lines(prompt)
         case Score(tokens=tokens, score_from=first):
             yield f"{count_text(len(tokens), 'token')} of a text, scored from number {first + 1} on"
+        case Diverge(tokens=tokens, score_from=first):
+            held = f"held against the reference from number {first + 1} on"
+            yield f"{count_text(len(tokens), 'token')} of a text, {held}"
         case Call(calls=calls):
             yield "calls:"
             for call in calls:
@@ -201,7 +204,7 @@ def _prompt_lines(prompt: Chat | Raw) -> Iterator[str]:
 def _reply_lines(reply: Reply) -> Iterator[str]:
     import math
 
-    from qlock.core.exchange import Called, Completed, Failed, Scored
+    from qlock.core.exchange import Called, Completed, Diverged, Failed, Scored
 
     match reply:
         case Completed(text=text, tokens=tokens, ending=ending, why=why):
@@ -212,6 +215,12 @@ def _reply_lines(reply: Reply) -> Iterator[str]:
             cost = math.fsum(nats)
             mean = f", {cost / len(nats):.4f} each" if nats else ""
             yield f" {count_text(len(nats), 'token')} cost {cost:.4f} nats{mean}"
+        case Diverged(nats=nats, kld_nats=kld_nats):
+            apart = math.fsum(kld_nats) / max(1, len(kld_nats))
+            yield (
+                f" {count_text(len(nats), 'token')} cost {math.fsum(nats):.4f} nats,"
+                f" {apart:.6f} nats each from the reference"
+            )
         case Called(results=results):
             yield " results:"
             for text in results:

@@ -17,6 +17,7 @@ from qlock.core.base import Base, Count, Positive, Share
 from qlock.core.escape import for_message, for_terminal
 from qlock.core.exchange import (
     Completed,
+    Divergence,
     Excluded,
     Nats,
     Outcome,
@@ -239,5 +240,5 @@ def _told(outcome: Outcome) -> str:
             return for_message(f"wrong: {why}")
         case Unparsable(why=why):
             return for_message(f"unparsable: {why}")
-        case Ungraded() | Excluded() | Nats():
+        case Ungraded() | Excluded() | Nats() | Divergence():
             return "not marked"

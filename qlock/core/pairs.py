@@ -8,6 +8,7 @@ Does not live here: what is computed from pairs (``core.scores``, ``core.agreeme
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -17,6 +18,7 @@ from qlock.core.base import Base, Count, Finite, Positive
 from qlock.core.escape import for_message
 from qlock.core.exchange import (
     Completed,
+    Divergence,
     Ending,
     Excluded,
     Failed,
@@ -191,7 +193,18 @@ def mark_of(outcome: Outcome) -> float | None:
             return 0.0
         case Partial(share=share):
             return share
-        case Ungraded() | Excluded() | Nats():
+        case Ungraded() | Excluded() | Nats() | Divergence():
+            return None
+
+
+def cost_of(outcome: Outcome) -> tuple[float, int] | None:
+    """The nats of an outcome and how many tokens they are of; ``None`` where it is marked."""
+    match outcome:
+        case Nats(nats_sum=nats_sum, scored_tokens=scored_tokens):
+            return nats_sum, scored_tokens
+        case Divergence(nats=nats):
+            return math.fsum(nats), len(nats)
+        case _:
             return None
 
 
@@ -226,13 +239,13 @@ def _walk(a: Sitting, b: Sitting) -> Iterator[Pair | _Lost]:
 
 def _of_one_measure(scored: list[Pair]) -> tuple[list[Pair], list[_Lost]]:
     """Marks beside nats make no mean: where any pair has nats, those with marks are lost."""
-    nats = [pair for pair in scored if isinstance(pair.a.outcome, Nats)]
+    nats = [pair for pair in scored if cost_of(pair.a.outcome) is not None]
     if len(nats) in (0, len(scored)):
         return scored, []
     return nats, [
         _Lost(item=pair.item, side="both", why="another-measure", low=-1.0, high=1.0)
         for pair in scored
-        if not isinstance(pair.a.outcome, Nats)
+        if cost_of(pair.a.outcome) is None
     ]
 
 
@@ -253,7 +266,9 @@ def _unscored(pair: Pair) -> _Lost | None:
     match pair.a.outcome, pair.b.outcome:
         case Nats(scored_tokens=tokens), Nats(scored_tokens=others) if tokens == others and tokens:
             return None
-        case (Nats(), _) | (_, Nats()) if why_a is None and why_b is None:
+        case Divergence(nats=nats), Divergence(nats=others) if len(nats) == len(others) and nats:
+            return None
+        case (Nats() | Divergence(), _) | (_, Nats() | Divergence()) if why_a is None and why_b is None:
             return _Lost(item=pair.item, side="both", why="another-measure", low=-1.0, high=1.0)
         case _ if why_a is None and why_b is None:
             return None

@@ -11,7 +11,17 @@ import math
 from collections.abc import Iterable, Sequence
 
 from qlock.core.base import Base, Count, Finite
-from qlock.core.exchange import Excluded, Nats, Outcome, Partial, Right, Ungraded, Unparsable, Wrong
+from qlock.core.exchange import (
+    Divergence,
+    Excluded,
+    Nats,
+    Outcome,
+    Partial,
+    Right,
+    Ungraded,
+    Unparsable,
+    Wrong,
+)
 from qlock.core.stats import CannotTell
 
 _LARGEST_MEAN = 300.0  # nats; beyond it the perplexity and its error would leave what a float can hold
@@ -48,7 +58,7 @@ def perplexity_of(outcomes: Iterable[Outcome]) -> Perplexity | CannotTell:
         match outcome:
             case Nats():
                 windows.append(outcome)
-            case Right() | Wrong() | Partial() | Unparsable() | Ungraded() | Excluded():
+            case Right() | Wrong() | Partial() | Unparsable() | Ungraded() | Excluded() | Divergence():
                 return CannotTell(why=f"window {number + 1} has no cost")
     count = sum(window.scored_tokens for window in windows)
     if count == 0:

@@ -21,8 +21,7 @@ import msgspec
 from qlock.core import stats
 from qlock.core.base import Base, Count, Finite, Positive, Share
 from qlock.core.endings import ALPHA
-from qlock.core.exchange import Nats
-from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Cells, Pair, Pairing, bounds, cells_of
+from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Cells, Pair, Pairing, bounds, cells_of, cost_of
 from qlock.core.stats import FEWEST_PAIRS, CannotTell, Detectable, Interval, PairedTest
 
 SEED = 0
@@ -130,7 +129,7 @@ def paired_scores(pairs: Sequence[Pair], *, exact: bool = True) -> PairedScores:
 
 def measure_of(pairs: Sequence[Pair]) -> Measure:
     """Which measure the outcomes of these pairs call for."""
-    if any(isinstance(pair.a.outcome, Nats) for pair in pairs):
+    if any(cost_of(pair.a.outcome) is not None for pair in pairs):
         return "nats-per-token"
     repeated = len({pair.item for pair in pairs}) < len(pairs)
     whole = all(pair.a.mark in (0.0, 1.0) and pair.b.mark in (0.0, 1.0) for pair in pairs)
@@ -241,14 +240,14 @@ def _values(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
     nats per token exactly, however long each window is.
     """
     costs = [
-        (pair.a.outcome.nats_sum, pair.b.outcome.nats_sum, pair.a.outcome.scored_tokens)
-        for pair in pairs
-        if isinstance(pair.a.outcome, Nats) and isinstance(pair.b.outcome, Nats)
+        (a, b)
+        for a, b in ((cost_of(pair.a.outcome), cost_of(pair.b.outcome)) for pair in pairs)
+        if a is not None and b is not None
     ]
     if not costs:
         return [(pair.a.mark or 0.0, pair.b.mark or 0.0) for pair in pairs]
-    tokens = sum(scored for _, _, scored in costs) / len(costs)
-    return [(a / tokens, b / tokens) for a, b, _ in costs]
+    tokens = sum(scored for (_, scored), _ in costs) / len(costs)
+    return [(a / tokens, b / tokens) for (a, _), (b, _) in costs]
 
 
 def _levels(values: Sequence[tuple[float, float]]) -> Levels | CannotTell:

@@ -127,7 +127,10 @@ class Keep(Base, frozen=True, kw_only=True, tag_field="kind", tag="keep"):
     part: Count
 
 
-Work = Generate | Measure | Contrast | Keep
+Reading = Measure | Contrast | Keep
+"""Work that decodes given tokens and writes none."""
+
+Work = Generate | Reading
 
 
 class Generated(Base, frozen=True, kw_only=True, tag_field="kind", tag="generated"):

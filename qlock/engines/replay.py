@@ -20,7 +20,19 @@ import msgspec
 from qlock.core.base import Base
 from qlock.core.digest import Digest, digest_of
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Broken, Done, Engine, Generated, Load, Measured, Work
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Done,
+    Engine,
+    Generated,
+    Kept,
+    KeptFile,
+    Load,
+    Measured,
+    Work,
+)
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 
@@ -40,6 +52,14 @@ class LoadedOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="loaded"
     key: Digest
     read_back: ReadBack
     devices: tuple[str, ...] = ()
+
+
+class ReferredOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="referred"):
+    """A reference under one load."""
+
+    key: Digest
+    read_back: ReadBack | None
+    """``None`` for a kept file."""
 
 
 class TokenizedOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokenized"):
@@ -70,7 +90,7 @@ class MappedOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="mapped"
     files: tuple[MappedFile, ...]
 
 
-Entry = Named | LoadedOnce | TokenizedOnce | DoneOnce | ProbedOnce | MappedOnce
+Entry = Named | LoadedOnce | ReferredOnce | TokenizedOnce | DoneOnce | ProbedOnce | MappedOnce
 
 _ENTRIES = msgspec.json.Decoder(Entry)
 
@@ -120,7 +140,7 @@ class Replay:
     """Answers from a tape, as ``engines.interface.Engine`` describes it; work is done in the order it came."""
 
     def __init__(self, tape: Sequence[Entry]) -> None:
-        self._tape: dict[str, LoadedOnce | TokenizedOnce | DoneOnce | ProbedOnce] = {}
+        self._tape: dict[str, LoadedOnce | ReferredOnce | TokenizedOnce | DoneOnce | ProbedOnce] = {}
         self._named = Named(label="", system_info="")
         self._mapped: tuple[MappedFile, ...] = ()
         for entry in tape:
@@ -129,9 +149,10 @@ class Replay:
                     self._named = entry
                 case MappedOnce(files=files):
                     self._mapped = files
-                case LoadedOnce() | TokenizedOnce() | DoneOnce() | ProbedOnce():
+                case LoadedOnce() | ReferredOnce() | TokenizedOnce() | DoneOnce() | ProbedOnce():
                     self._tape[entry.key] = entry
         self._load: Load | None = None
+        self._reference: Load | KeptFile | None = None
         self._devices: tuple[str, ...] = ()
         self._waiting: deque[Work] = deque()
 
@@ -140,10 +161,20 @@ class Replay:
         match self._tape.get(load_key(load)):
             case LoadedOnce(read_back=read_back, devices=devices):
                 self._load = load
+                self._reference = None
                 self._devices = devices
                 return read_back
             case _:
                 raise _absent(f"loading `{_name(load.weights[0])}` under `{load.setting.name}`")
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        """What came of this reference."""
+        match self._tape.get(reference_key(self._load, reference)):
+            case ReferredOnce(read_back=read_back):
+                self._reference = reference
+                return read_back
+            case _:
+                raise _absent("this reference")
 
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
@@ -168,7 +199,7 @@ class Replay:
         if not self._waiting:
             raise ValueError("nothing is under way")
         work = self._waiting.popleft()
-        match self._tape.get(work_key(self._load, work)):
+        match self._tape.get(work_key(self._load, work, reference=self._reference)):
             case DoneOnce(done=done):
                 return _with_id(done, work.id)
             case _:
@@ -218,6 +249,7 @@ class Recorder:
         self._engine = engine
         self._path = folder / TAPE
         self._load: Load | None = None
+        self._reference: Load | KeptFile | None = None
         self._under_way: dict[str, Work] = {}
         self._entries: list[Entry] = [Named(label=engine.label(), system_info=engine.system_info())]
 
@@ -225,9 +257,17 @@ class Recorder:
         """Load, and keep what was read back."""
         read_back = self._engine.load(load)
         self._load = load
+        self._reference = None
         self._entries.append(
             LoadedOnce(key=load_key(load), read_back=read_back, devices=self._engine.devices())
         )
+        return read_back
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        """Refer, and keep what was read back."""
+        read_back = self._engine.refer(reference)
+        self._reference = reference
+        self._entries.append(ReferredOnce(key=reference_key(self._load, reference), read_back=read_back))
         return read_back
 
     def tokenize(
@@ -249,7 +289,7 @@ class Recorder:
         """Wait for the next finished piece, and keep it."""
         done = self._engine.next_done()
         work = self._under_way.pop(done.id)
-        self._entries.append(DoneOnce(key=work_key(self._load, work), done=done))
+        self._entries.append(DoneOnce(key=work_key(self._load, work, reference=self._reference), done=done))
         return done
 
     def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
@@ -304,9 +344,23 @@ def text_key(load: Load | None, text: str, *, add_special: bool, parse_special: 
     return digest_of("replay text", (_under(load), text, add_special, parse_special))
 
 
-def work_key(load: Load | None, work: Work) -> str:
-    """Digest of a piece of work without its id."""
-    return digest_of("replay work", (_under(load), msgspec.structs.replace(work, id="")))
+def work_key(load: Load | None, work: Work, *, reference: Load | KeptFile | None = None) -> str:
+    """Digest of a piece of work without its id; with the reference where it is held against one."""
+    bare = msgspec.structs.replace(work, id="")
+    match work:
+        case Contrast() if reference is not None:
+            return digest_of("replay contrast", (reference_key(load, reference), bare))
+        case _:
+            return digest_of("replay work", (_under(load), bare))
+
+
+def reference_key(load: Load | None, reference: Load | KeptFile) -> str:
+    """Digest of a reference; where a file lies does not count."""
+    match reference:
+        case Load():
+            return digest_of("replay reference", (_under(load), load_key(reference)))
+        case KeptFile(path=path):
+            return digest_of("replay reference", (_under(load), _name(path)))
 
 
 def probe_key(load: Load | None, prompts: Sequence[tuple[int, ...]], steps: int) -> str:
@@ -324,7 +378,7 @@ def _name(path: str) -> str:
 
 def _with_id(done: Done, name: str) -> Done:
     match done:
-        case Generated() | Measured() | Broken():
+        case Generated() | Measured() | Contrasted() | Kept() | Broken():
             return msgspec.structs.replace(done, id=name)
 
 

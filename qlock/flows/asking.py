@@ -13,13 +13,15 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import UNSET
 
-from qlock.core.base import Base, Count
+from qlock.core.base import Base
 from qlock.core.digest import digest_of
 from qlock.core.exchange import (
     Call,
     Chat,
     Complete,
     Completed,
+    Diverge,
+    Diverged,
     Failed,
     Message,
     Raw,
@@ -36,10 +38,13 @@ from qlock.core.spec import PromptSpec
 from qlock.core.template import RenderRequest, Template, starts_with_bos
 from qlock.engines.interface import (
     Broken,
+    Contrast,
+    Contrasted,
     Done,
     Engine,
     Generate,
     Generated,
+    Kept,
     Measure,
     Measured,
     Sampling,
@@ -77,8 +82,8 @@ class Question(Base, frozen=True, kw_only=True):
     item: Item
     digest: str
     first: Prompt
-    score_from: Count
-    """With a ``Score``: from which token; 0 otherwise."""
+    given: Score | Diverge | None
+    """The first request, where it gives token ids instead of a prompt."""
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,11 +113,11 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         limit = self.suite.items_limit
         items = self.kind.items(data, self.params, self._tokens_of)[: None if limit is UNSET else limit]
         _check_ids(items)
-        return tuple(self._question(item, prompt, score) for item, prompt, score in self._first(items))
+        return tuple(self._question(item, prompt, given) for item, prompt, given in self._first(items))
 
-    def _first(self, items: tuple[Item, ...]) -> list[tuple[Item, Prompt, int]]:
+    def _first(self, items: tuple[Item, ...]) -> list[tuple[Item, Prompt, Score | Diverge | None]]:
         texts: list[tuple[Item, str, bool, bool, bool]] = []
-        scores: dict[str, Score] = {}
+        given: dict[str, Score | Diverge] = {}
         characters = 0
         began_s = self.renderer.spent_s
         for number, item in enumerate(items, start=1):
@@ -120,8 +125,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             request = next(play)
             play.close()
             match request:
-                case Score():
-                    scores[item.id] = request
+                case Score() | Diverge():
+                    given[item.id] = request
                     texts.append((item, "", False, False, False))
                 case Complete(prompt=prompt):
                     texts.append((item, *self._text(prompt, item.id)))
@@ -136,21 +141,21 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             (
                 item,
                 Prompt(
-                    text=text, tokens=scores[item.id].tokens if item.id in scores else tokens, uses_date=date
+                    text=text, tokens=given[item.id].tokens if item.id in given else tokens, uses_date=date
                 ),
-                scores[item.id].score_from if item.id in scores else 0,
+                given.get(item.id),
             )
             for (item, text, _, _, date), tokens in zip(texts, ids, strict=True)
         ]
 
-    def _question(self, item: Item, prompt: Prompt, score_from: int) -> Question:
+    def _question(self, item: Item, prompt: Prompt, given: Score | Diverge | None) -> Question:
         bos = self.read_back.bos_token
         if bos >= 0 and prompt.tokens[:2] == (bos, bos):
             raise InputError(
                 "the prompt begins with two BOS tokens", hint="look at the chat template"
             ).within(item.id)
         room = self.read_back.context_tokens
-        if score_from and len(prompt.tokens) > room:
+        if given is not None and len(prompt.tokens) > room:
             raise InputError(
                 f"got `{len(prompt.tokens)}` tokens to score, expected at most the context of `{room}`",
                 hint="raise `context_tokens` of the setting, or ask for less at once",
@@ -159,7 +164,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             item=item,
             digest=item_digest(item.id, item.slices, item.body),
             first=prompt,
-            score_from=score_from,
+            given=given,
         )
 
     def _text(self, prompt: Chat | Raw, item: str) -> tuple[str, bool, bool, bool]:
@@ -234,8 +239,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
 
     def first_work(self, question: Question, *, repeat: int) -> Work:
         """The first request of an item as work for the engine."""
-        if question.score_from:
-            return Measure(id=question.item.id, tokens=question.first.tokens, score_from=question.score_from)
+        if question.given is not None:
+            return self.work(question.item, question.given, repeat=repeat)
         return self._generate(question.item.id, question.first.tokens, repeat)
 
     def work(self, item: Item, request: Request, *, repeat: int) -> Work:
@@ -243,6 +248,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         match request:
             case Score(tokens=tokens, score_from=score_from):
                 return Measure(id=item.id, tokens=tokens, score_from=score_from)
+            case Diverge(tokens=tokens, score_from=score_from, pieces=pieces):
+                return Contrast(id=item.id, tokens=tokens, score_from=score_from, pieces=pieces)
             case Complete(prompt=prompt):
                 text, add, special, _ = self._text(prompt, item.id)
                 return self._generate(item.id, self._tokenize([(text, add, special)])[0], repeat)
@@ -299,6 +306,17 @@ def reply_of(done: Done, *, prompt_tokens: int) -> Reply:
             )
         case Measured(nats=nats):
             return Scored(nats=nats)
+        case Contrasted():
+            return Diverged(
+                nats=done.nats,
+                reference_nats=done.reference_nats,
+                kld_nats=done.kld_nats,
+                reverse_kld_nats=done.reverse_kld_nats,
+                same_top=done.same_top,
+                pieces=done.pieces,
+            )
+        case Kept():
+            raise ValueError(f"`{done.id}` was written to a file, which is no reply")
         case Broken(why=why):
             return Failed(why=why)
         case _:

@@ -16,7 +16,7 @@ import msgspec
 
 from qlock.core.exchange import Failed, Reply
 from qlock.core.record import Row, Times
-from qlock.engines.interface import Broken, Done, Generated, Measured, Work
+from qlock.engines.interface import Broken, Contrasted, Done, Generated, Kept, Measured, Work
 from qlock.errors import EngineError
 from qlock.flows.asking import Asker, Question, reply_of
 from qlock.flows.seat import Seat
@@ -182,7 +182,7 @@ def _times(done: Done) -> tuple[float, float]:
     match done:
         case Generated(prefill_s=prefill_s, decode_s=decode_s):
             return prefill_s, decode_s
-        case Measured(elapsed_s=elapsed_s):
+        case Measured(elapsed_s=elapsed_s) | Contrasted(elapsed_s=elapsed_s) | Kept(elapsed_s=elapsed_s):
             return elapsed_s, 0.0
         case Broken():
             return 0.0, 0.0

@@ -11,7 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qlock.core.base import Base
-from qlock.core.exchange import Call, Called, Complete, Completed, Reply, Request, Score, Scored
+from qlock.core.exchange import (
+    Call,
+    Called,
+    Complete,
+    Completed,
+    Diverge,
+    Diverged,
+    Reply,
+    Request,
+    Score,
+    Scored,
+)
 from qlock.core.lock import Lock
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Record, Row, is_done, item_digest
@@ -132,5 +143,15 @@ def _answers(request: Request, reply: Reply) -> bool:
             return True
         case Score(tokens=tokens, score_from=start), Scored(nats=nats):
             return len(nats) == len(tokens) - start
+        case Diverge(tokens=tokens, score_from=start, pieces=has_pieces), Diverged() as diverged:
+            count = len(tokens) - start
+            numbers = (
+                diverged.nats,
+                diverged.reference_nats,
+                diverged.kld_nats,
+                diverged.reverse_kld_nats,
+                diverged.same_top,
+            )
+            return all(len(row) == count for row in numbers) and len(diverged.pieces) == count * has_pieces
         case _:
             return False

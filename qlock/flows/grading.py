@@ -13,6 +13,7 @@ from typing import Any
 from qlock.core.base import Base, Count, Finite
 from qlock.core.exchange import (
     Completed,
+    Divergence,
     Excluded,
     Nats,
     Outcome,
@@ -120,6 +121,8 @@ def reason(outcome: Outcome) -> str:
             return f"{share:.3f}"
         case Nats(nats_sum=nats, scored_tokens=tokens):
             return f"{nats:.4f} nats over {tokens} tokens"
+        case Divergence(kld_nats=kld_nats):
+            return f"{math.fsum(kld_nats):.4f} nats from the reference over {len(kld_nats)} tokens"
 
 
 def score(outcomes: tuple[Outcome, ...]) -> Score | None:

@@ -30,10 +30,12 @@ from qlock.core.probing import verdict
 from qlock.core.verify import Finding, Rule, differences, missing
 from qlock.engines.interface import (
     Broken,
+    Contrasted,
     Done,
     Engine,
     Generate,
     Generated,
+    Kept,
     Load,
     Measure,
     Measured,
@@ -141,7 +143,7 @@ def _canary(name: str, done: Done) -> facts.Canary:
             return facts.Canary(name=name, tokens_digest=digest_of("tokens", tokens), logits_digest=logits)
         case Generated(why=why) | Broken(why=why):
             raise EngineError(f"the canary `{name}` could not be decoded: {why or 'no logits came back'}")
-        case Measured():
+        case Measured() | Contrasted() | Kept():
             raise EngineError(f"the canary `{name}` came back scored, expected tokens")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Done, Engine, Load, Work
+from qlock.engines.interface import Done, Engine, KeptFile, Load, Work
 from qlock.world.interface import MappedFile
 
 
@@ -66,6 +66,10 @@ class Seat:
     def next_done(self) -> Done:
         """As the engine."""
         return self._living().next_done()
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        """As the engine."""
+        return self._living().refer(reference)
 
     def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
         """As the engine."""

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Positive
-from qlock.core.exchange import Called, Completed, Failed, Nats, Outcome, Score, Scored, Ungraded
+from qlock.core.exchange import Called, Completed, Diverged, Failed, Nats, Outcome, Score, Scored, Ungraded
 from qlock.errors import InputError
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 
@@ -114,7 +114,7 @@ def ask(item: Item, params: Params) -> Play:  # noqa: ARG001 - every suite's pla
             return Answer(nats=nats)
         case Failed(why=why):
             return Answer(failed=why)
-        case Completed() | Called():
+        case Completed() | Diverged() | Called():
             return Answer(failed="the engine answered something else: expected the cost of each token")
 
 

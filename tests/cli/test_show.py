@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from qlock.cli import show as module
 from qlock.core.endings import ENDINGS
+from qlock.core.exchange import Diverge, Diverged
 from qlock.engines.interface import Broken
 from qlock.flows.show import OUTCOMES
 from tests.cli.conftest import Type
@@ -101,6 +103,22 @@ def test_a_window_of_a_text(project: Project, typed: Type) -> None:
     assert lines[2].endswith(" nats over 31 tokens")
     assert lines[3].startswith(" 31 tokens cost ")
     assert lines[3].endswith(" each")
+
+
+def test_a_divergence_from_the_reference() -> None:
+    request = Diverge(tokens=(1, 2, 3), score_from=1, pieces=True)
+    reply = Diverged(
+        nats=(1.0, 2.0),
+        reference_nats=(0.5, 2.0),
+        kld_nats=(0.25, 0.5),
+        reverse_kld_nats=(0.125, 0.5),
+        same_top=(True, False),
+        pieces=("a", "b"),
+    )
+    assert [*module._request_lines(request), *module._reply_lines(reply)] == [
+        "3 tokens of a text, held against the reference from number 2 on",
+        " 2 tokens cost 3.0000 nats, 0.375000 nats each from the reference",
+    ]
 
 
 def test_loops_and_repeats(project: Project, typed: Type) -> None:

@@ -19,7 +19,7 @@ from qlock.core.agreement import (
 from qlock.core.exchange import Completed, Excluded, Wrong
 from qlock.core.pairs import Pair, pair
 from qlock.core.stats import CannotTell, wilson
-from tests.fakes.comparisons import a_reading, a_sitting
+from tests.fakes.comparisons import DIVERGENCE, a_reading, a_sitting
 
 replace = msgspec.structs.replace
 
@@ -141,6 +141,7 @@ def test_outcomes_are_told_in_words_that_are_safe_to_show() -> None:
     assert (flip.outcome_a, flip.outcome_b) == ("unparsable: there is no JSON", "partial: 0.500")
     assert module._told(Wrong(why="got `\x1b[2J`")) == "wrong: got `\\x1b[2J`"
     assert module._told(Excluded(why="")) == "not marked"
+    assert module._told(DIVERGENCE) == "not marked"
 
 
 @pytest.mark.parametrize(

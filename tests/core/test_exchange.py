@@ -33,7 +33,7 @@ def test_a_reply_in_its_file() -> None:
     [
         (
             b'{"kind":"guessed"}',
-            "x.kind: got `guessed`, expected one of: `completed`, `scored`, `called`, `failed`",
+            "x.kind: got `guessed`, expected one of: `completed`, `scored`, `diverged`, `called`, `failed`",
         ),
         (b'{"why":"lost"}', "x: the key `kind` is missing"),
         (b'{"kind":"failed"}', "x: the key `why` is missing"),

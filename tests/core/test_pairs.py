@@ -16,8 +16,8 @@ from qlock.core.exchange import (
     Unparsable,
     Wrong,
 )
-from qlock.core.pairs import Bounds, Loss, Pairing, bounds, ending_of, mark_of, pair
-from tests.fakes.comparisons import a_reading, a_sitting, an_answer
+from qlock.core.pairs import Bounds, Loss, Pairing, bounds, cost_of, ending_of, mark_of, pair
+from tests.fakes.comparisons import DIVERGENCE, a_reading, a_sitting, an_answer
 from tests.fakes.documents import a_row
 
 replace = msgspec.structs.replace
@@ -104,6 +104,18 @@ def test_marks_against_nats_are_no_pair() -> None:
     assert found.losses == (Loss(side="both", why="another-measure", items=1, examples=("window-0002",)),)
     fewer = pair((sitting,), (a_reading([100.0, 200.0], tokens=99),))
     assert (len(fewer.scored), fewer.lost) == (0, 2)
+
+
+def test_a_divergence_is_paired_by_its_tokens_and_has_no_mark() -> None:
+    sitting = a_reading([100.0])
+    (name,) = sitting.outcomes
+    two = replace(sitting, outcomes={name: DIVERGENCE})
+    one = replace(sitting, outcomes={name: replace(DIVERGENCE, nats=(1.0,))})
+    assert (mark_of(DIVERGENCE), cost_of(DIVERGENCE), cost_of(Right())) == (None, (3.0, 2), None)
+    assert len(pair((two,), (two,)).scored) == 1
+    for other in (one, sitting, replace(sitting, outcomes={name: Right()})):
+        found = pair((two,), (other,))
+        assert found.losses == (Loss(side="both", why="another-measure", items=1, examples=(name,)),)
 
 
 def test_marks_beside_nats_on_both_sides_make_no_mean() -> None:

@@ -1,12 +1,25 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from qlock.core.facts import ProbeRow
-from qlock.engines.interface import Broken, Engine, Generate, Generated, Load, Measure, Measured, Work
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Engine,
+    Generate,
+    Generated,
+    KeptFile,
+    Load,
+    Measure,
+    Measured,
+    Work,
+)
 from qlock.engines.replay import (
     TAPE,
     DoneOnce,
@@ -16,12 +29,14 @@ from qlock.engines.replay import (
     Named,
     ProbedOnce,
     Recorder,
+    ReferredOnce,
     Replay,
     TokenizedOnce,
     load_key,
     open_engine,
     probe_key,
     read_tape,
+    reference_key,
     text_key,
     work_key,
 )
@@ -44,6 +59,18 @@ GENERATED = Generated(
     decode_s=0.25,
 )
 MEASURED = Measured(id="m", nats=(0.1, 0.2), elapsed_s=1.0)
+REFERENCE = Load(weights=("/here/f16.gguf",), setting=SETTING)
+CONTRAST = Contrast(id="c", tokens=(1, 5, 6), score_from=1, pieces=False)
+CONTRASTED = Contrasted(
+    id="c",
+    nats=(0.1, 0.2),
+    reference_nats=(0.1, 0.1),
+    kld_nats=(0.0, 0.5),
+    reverse_kld_nats=(0.0, 0.25),
+    same_top=(True, False),
+    pieces=(),
+    elapsed_s=1.0,
+)
 ROWS = (
     ProbeRow(
         variation="repeat", rows=1, rows_bitwise=1, rows_tokens=1, logit_difference_max=0.0, kl_nats_mean=0.0
@@ -57,6 +84,9 @@ TAPE_OF_ALL: tuple[Entry, ...] = (
     TokenizedOnce(key=text_key(LOAD, "hi", add_special=True, parse_special=False), tokens=(1, 2)),
     DoneOnce(key=work_key(LOAD, GENERATE), done=GENERATED),
     DoneOnce(key=work_key(LOAD, MEASURE), done=MEASURED),
+    ReferredOnce(key=reference_key(LOAD, REFERENCE), read_back=read_back_of(SETTING)),
+    ReferredOnce(key=reference_key(LOAD, KeptFile(path="/kept/a.kld")), read_back=None),
+    DoneOnce(key=work_key(LOAD, CONTRAST, reference=REFERENCE), done=CONTRASTED),
     ProbedOnce(key=probe_key(LOAD, [(1, 2)], 3), rows=ROWS),
     MappedOnce(files=FILES),
 )
@@ -111,6 +141,26 @@ def test_what_was_not_recorded_is_an_error() -> None:
     assert caught.value.message == "the tape holds no answer to probing `1` prompts for `4` steps"
 
 
+def test_a_contrast_against_another_reference_or_after_another_load_is_another_question() -> None:
+    engine = loaded()
+    engine.refer(REFERENCE)
+    engine.submit(CONTRAST)
+    assert engine.next_done() == CONTRASTED
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: engine.load(LOAD),
+        lambda: engine.refer(KeptFile(path="/a.kld")),
+    )
+    for change in changes:
+        change()
+        engine.submit(CONTRAST)
+        with pytest.raises(EngineError) as caught:
+            engine.next_done()
+        assert caught.value.message == "the tape holds no answer to the work `c`"
+    with pytest.raises(EngineError) as caught:
+        engine.refer(KeptFile(path="/b.kld"))
+    assert caught.value.message == "the tape holds no answer to this reference"
+
+
 def test_a_question_under_another_load_is_another_question() -> None:
     other = msgspec.structs.replace(LOAD, setting=msgspec.structs.replace(SETTING, threads=1))
     assert len({work_key(load, GENERATE) for load in (LOAD, other, None)}) == 3
@@ -131,6 +181,9 @@ def everything(engine: Engine) -> list[object]:
     for one in work:
         engine.submit(one)
         answers.append(engine.next_done())
+    answers += [engine.refer(KeptFile(path="/elsewhere/a.kld")), engine.refer(REFERENCE)]
+    engine.submit(CONTRAST)
+    answers.append(engine.next_done())
     return [*answers, engine.probe([(1, 2)], steps=3), engine.mapped_files(), engine.devices()]
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from qlock.core.exchange import (
     Completed,
+    Divergence,
     Ending,
     Excluded,
     Failed,
@@ -40,6 +41,17 @@ _OUTCOMES: dict[str, Outcome] = {
     "h": Partial(share=0.5),
 }
 _ENDINGS: dict[str, Ending] = {"b": "budget", "c": "context"}
+
+DIVERGENCE = Divergence(
+    nats=(1.0, 2.0),
+    reference_nats=(0.5, 2.0),
+    kld_nats=(0.25, 0.5),
+    reverse_kld_nats=(0.125, 0.5),
+    same_top=(True, False),
+    depth_tokens=3,
+    token_kinds=(),
+)
+"""Of two tokens."""
 
 
 def an_answer(letter: str, number: int) -> Row:

@@ -21,7 +21,20 @@ from qlock.core.canaries import CANARIES
 from qlock.core.digest import blake3_of
 from qlock.core.exchange import Ending
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Broken, Done, Generate, Generated, Load, Measure, Measured, Work
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Done,
+    Generate,
+    Generated,
+    Keep,
+    KeptFile,
+    Load,
+    Measure,
+    Measured,
+    Work,
+)
 from qlock.errors import EngineError
 from qlock.world.interface import MappedFile
 
@@ -77,6 +90,8 @@ class Script:
         self.closed = 0
         self.loads: list[str] = []
         """Names of the first file of each load."""
+        self.references: list[str] = []
+        """Names of the first file of each reference, or of the kept file."""
         self.probes: list[str] = []
         """Names of the weights at each probe: one for each proof of a point."""
         self.asked: list[str] = []
@@ -102,6 +117,7 @@ class FakeEngine:
         self._devices = devices
         self._under_way: dict[str, Work] = {}
         self._model = b""
+        self._reference = b""
         self._name = ""
         self._read_back: ReadBack | None = None
         self._mapped: tuple[MappedFile, ...] = ()
@@ -110,10 +126,28 @@ class FakeEngine:
     def load(self, load: Load) -> ReadBack:
         self._live()
         self._script.before_load(load)
-        self._model = b"".join(hashlib.sha256(Path(path).read_bytes()).digest() for path in load.weights)
+        self._model = _model_of(load)
+        self._reference = b""
         self._name = Path(load.weights[0]).name
         self._script.loads.append(self._name)
         self._mapped = tuple(_mapped(path) for path in sorted(self._folder.iterdir()))
+        self._read_back = self._seen(load)
+        return self._read_back
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        self._live()
+        assert self._read_back is not None
+        match reference:
+            case Load():
+                self._script.before_load(reference)
+                self._script.references.append(Path(reference.weights[0]).name)
+                self._reference = _model_of(reference)
+                return self._seen(reference)
+            case KeptFile(path=path):
+                self._script.references.append(Path(path).name)
+                raise EngineError("this fake keeps no files")
+
+    def _seen(self, load: Load) -> ReadBack:
         setting = load.setting
         plain = ReadBack(
             context_tokens=setting.context_tokens,
@@ -138,8 +172,7 @@ class FakeEngine:
             end_tokens=(EOS,),
             expert_count=0,
         )
-        self._read_back = msgspec.structs.replace(plain, **self._script.read_back)
-        return self._read_back
+        return msgspec.structs.replace(plain, **self._script.read_back)
 
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
@@ -223,13 +256,34 @@ class FakeEngine:
             case _, Broken():
                 return reply
             case Measure(), _:
-                return Measured(id=work.id, nats=self._nats(work), elapsed_s=0.5)
+                return Measured(id=work.id, nats=self._nats(work, self._model), elapsed_s=0.5)
+            case Contrast(), _:
+                return self._contrasted(work)
+            case Keep(), _:
+                return Broken(id=work.id, why="this fake keeps no files")
             case Generate(), text:
                 return self._generated(work, text)
 
-    def _nats(self, work: Measure) -> tuple[float, ...]:
+    def _contrasted(self, work: Contrast) -> Contrasted | Broken:
+        """Zero where both are the same model; otherwise something that grows with how far the costs lie apart."""
+        if not self._reference:
+            return Broken(id=work.id, why="no reference was named")
+        nats, reference_nats = self._nats(work, self._model), self._nats(work, self._reference)
+        apart = [abs(a - b) for a, b in zip(nats, reference_nats, strict=True)]
+        return Contrasted(
+            id=work.id,
+            nats=nats,
+            reference_nats=reference_nats,
+            kld_nats=tuple(one / 4 for one in apart),
+            reverse_kld_nats=tuple(one / 5 for one in apart),
+            same_top=tuple(one < self._script.nats / 2 for one in apart),
+            pieces=tuple(_piece(token) for token in work.tokens[work.score_from :]) if work.pieces else (),
+            elapsed_s=0.5,
+        )
+
+    def _nats(self, work: Measure | Contrast, model: bytes) -> tuple[float, ...]:
         """Costs around the script's mean that depend on the model and on all tokens before."""
-        before = hashlib.sha256(self._model + self._script.salt.encode())
+        before = hashlib.sha256(model + self._script.salt.encode())
         costs = []
         for token in work.tokens:
             before.update(token.to_bytes(2))
@@ -265,6 +319,14 @@ class FakeEngine:
 
     def _hash(self, data: bytes) -> bytes:
         return hashlib.sha256(self._model + self._script.salt.encode() + data).digest()
+
+
+def _model_of(load: Load) -> bytes:
+    return b"".join(hashlib.sha256(Path(path).read_bytes()).digest() for path in load.weights)
+
+
+def _piece(token: int) -> str:
+    return bytes([token]).decode(errors="replace") if token < BOS else ""
 
 
 def _mapped(path: Path) -> MappedFile:

@@ -14,6 +14,8 @@ from qlock.core.exchange import (
     Chat,
     Complete,
     Completed,
+    Diverge,
+    Diverged,
     Failed,
     Message,
     Outcome,
@@ -27,7 +29,18 @@ from qlock.core.lock import SuitePin
 from qlock.core.plan import item_seed
 from qlock.core.record import item_digest
 from qlock.core.spec import PromptSpec, SamplingSpec
-from qlock.engines.interface import Broken, Generate, Generated, Load, Measure, Measured, Sampling
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Generate,
+    Generated,
+    Kept,
+    Load,
+    Measure,
+    Measured,
+    Sampling,
+)
 from qlock.errors import InputError
 from qlock.flows.asking import Asker, reply_of
 from qlock.flows.kinds import SuiteKind
@@ -294,7 +307,12 @@ def test_items_keep_their_order_however_their_prompts_are_made(
     )
     questions = made.questions({})
     assert [question.item.id for question in questions] == ["a", "b", "c", "d"]
-    assert [question.score_from for question in questions] == [0, 0, 2, 0]
+    assert [question.given for question in questions] == [
+        None,
+        None,
+        Score(tokens=(BOS, 7, 8), score_from=2),
+        None,
+    ]
     assert questions[2].first.tokens == (BOS, 7, 8)
     assert [question.first.text for question in questions] == ["<user>hi", "x", "", "<user>ho"]
 
@@ -372,6 +390,15 @@ def test_a_score_is_work_to_measure(engine: FakeEngine, renderer: Renderer) -> N
     assert made.work(question.item, Score(tokens=(1, 2, 3), score_from=2), repeat=1) == expected
 
 
+@pytest.mark.parametrize("pieces", [True, False])
+def test_a_divergence_is_work_to_contrast(engine: FakeEngine, renderer: Renderer, *, pieces: bool) -> None:
+    request = Diverge(tokens=(1, 2, 3), score_from=2, pieces=pieces)
+    made = asking(asker(engine, renderer), q=request)
+    (question,) = made.questions({})
+    expected = Contrast(id="q", tokens=(1, 2, 3), score_from=2, pieces=pieces)
+    assert made.first_work(question, repeat=1) == made.work(question.item, request, repeat=1) == expected
+
+
 def test_a_request_later_in_a_play_is_rendered_as_the_first(engine: FakeEngine, renderer: Renderer) -> None:
     made = asking(asker(engine, renderer), q=chat("user: hi"))
     (question,) = made.questions({})
@@ -396,3 +423,15 @@ def test_what_the_engine_gives_back_becomes_a_reply() -> None:
     )
     assert reply_of(Measured(id="q", nats=(1.0,), elapsed_s=0.0), prompt_tokens=5) == Scored(nats=(1.0,))
     assert reply_of(Broken(id="q", why="NaN"), prompt_tokens=5) == Failed(why="NaN")
+    numbers = {
+        "nats": (1.0,),
+        "reference_nats": (2.0,),
+        "kld_nats": (3.0,),
+        "reverse_kld_nats": (4.0,),
+        "same_top": (True,),
+        "pieces": ("a",),
+    }
+    contrasted = msgspec.convert({"id": "q", "elapsed_s": 0.0, **numbers}, Contrasted)
+    assert reply_of(contrasted, prompt_tokens=5) == msgspec.convert(numbers, Diverged)
+    with pytest.raises(ValueError, match=r"^`q` was written to a file, which is no reply$"):
+        reply_of(Kept(id="q", nats=(), blake3="", elapsed_s=0.0), prompt_tokens=5)

@@ -12,7 +12,21 @@ from qlock.core.exchange import Complete as CompleteRequest
 from qlock.core.exchange import Completed, Failed, Outcome, Raw, Right, Score, Scored
 from qlock.core.facts import ProbeRow, ReadBack
 from qlock.core.record import Row, is_done
-from qlock.engines.interface import Broken, Done, Generate, Generated, Load, Measure, Measured, Work
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Done,
+    Generate,
+    Generated,
+    Keep,
+    Kept,
+    KeptFile,
+    Load,
+    Measure,
+    Measured,
+    Work,
+)
 from qlock.errors import AbsentError, EngineError
 from qlock.flows.asking import Asker, Prompt, Question
 from qlock.flows.driver import DEATHS_OF_ONE_ITEM, HOPELESS_ITEMS, Driver
@@ -73,6 +87,9 @@ class MortalEngine:
     def load(self, load: Load) -> ReadBack:
         raise NotImplementedError
 
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        raise NotImplementedError
+
     def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
         raise NotImplementedError
 
@@ -96,6 +113,19 @@ def answered(work: Work) -> Done:
     match work:
         case Measure():
             return Measured(id=work.id, nats=(1.0,), elapsed_s=0.5)
+        case Contrast():
+            return Contrasted(
+                id=work.id,
+                nats=(1.0,),
+                reference_nats=(0.75,),
+                kld_nats=(0.5,),
+                reverse_kld_nats=(0.25,),
+                same_top=(True,),
+                pieces=("a",) if work.pieces else (),
+                elapsed_s=0.5,
+            )
+        case Keep():
+            return Kept(id=work.id, nats=(1.0,), blake3="blake3:" + "0" * 64, elapsed_s=0.5)
         case Generate():
             return Generated(
                 id=work.id,
@@ -163,7 +193,7 @@ def questions(count: int) -> tuple[Question, ...]:
             item=Item(id=f"i{number}", slices={"part": "a"}, body={}),
             digest=f"digest {number}",
             first=Prompt(text="", tokens=(65, number), uses_date=False),
-            score_from=0,
+            given=None,
         )
         for number in range(count)
     )

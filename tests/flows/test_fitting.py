@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.core.exchange import Completed, Failed, Reply, Scored
+from qlock.core.exchange import Completed, Diverge, Diverged, Failed, Reply, Scored
 from qlock.core.lock import Lock
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Closing, Header, Row, answers_digest, line_bytes
 from qlock.errors import InputError
+from qlock.flows import fitting as module
 from qlock.flows.fitting import locked_items, misfits
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, items_name
@@ -185,3 +186,34 @@ def test_rows_are_not_looked_at_where_items_are_not_known(project: Project, fold
     assert list(misfits(lock, job, record, None)) == []
     (one,) = misfits(lock, job, record, folder.items(locked_items(lock, job)))
     assert (one.what, one.found) == ("q00.slices", "{'part': 'z'}")
+
+
+DIVERGED = Diverged(
+    nats=(1.0, 2.0),
+    reference_nats=(1.0, 2.0),
+    kld_nats=(0.0, 0.0),
+    reverse_kld_nats=(0.0, 0.0),
+    same_top=(True, True),
+    pieces=("a", "b"),
+)
+
+
+@pytest.mark.parametrize(
+    "reply, pieces, fits",
+    [
+        (DIVERGED, True, True),
+        (DIVERGED, False, False),
+        (msgspec.structs.replace(DIVERGED, pieces=()), True, False),
+        (msgspec.structs.replace(DIVERGED, pieces=()), False, True),
+        *(
+            (msgspec.structs.replace(DIVERGED, **{name: getattr(DIVERGED, name)[:1]}), True, False)
+            for name in Diverged.__struct_fields__
+        ),
+        (Scored(nats=(1.0, 2.0)), True, False),
+    ],
+)
+def test_a_divergence_answers_with_as_many_numbers_as_there_are_scored_tokens(
+    reply: Reply, *, pieces: bool, fits: bool
+) -> None:
+    request = Diverge(tokens=(1, 2, 3), score_from=1, pieces=pieces)
+    assert module._answers(request, reply) is fits

@@ -27,6 +27,7 @@ from qlock.core.record import Row, Times
 from qlock.flows.grading import Score, TrialFailure, outcome, reason, score, told, try_grader, word
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.suites.interface import Item
+from tests.fakes.comparisons import DIVERGENCE
 from tests.fakes.documents import a_digest, a_suite
 
 TASKS = suite_kind("tasks")
@@ -102,6 +103,7 @@ def test_trials_that_do_not_come_out_are_named() -> None:
         (Ungraded(why="later"), "ungraded: later"),
         (Excluded(why="gated"), "excluded: gated"),
         (nats(3.0, 2), "3.0000 nats over 2 tokens"),
+        (DIVERGENCE, "0.7500 nats from the reference over 2 tokens"),
     ],
 )
 def test_each_outcome_has_its_words(one: Outcome, words: str) -> None:

@@ -38,6 +38,7 @@ def test_a_seat_answers_as_its_engine(script: Script, load: Load) -> None:
         assert engine.tokenize(["a"], add_special=True, parse_special=False) == [(256, 97)]
         engine.submit(Measure(id="x", tokens=(1, 2), score_from=1))
         assert engine.next_done().id == "x"
+        assert engine.refer(load) == read_back
         assert [row.rows for row in engine.probe([(1,)], steps=2)] == [1] * 7
         assert [Path(file.path).name for file in engine.mapped_files()] == [
             "libc.so.6",

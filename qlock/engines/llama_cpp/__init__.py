@@ -19,7 +19,7 @@ import msgspec
 
 from qlock.core.base import Base
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Done, Generate, Load, Measure, Work, padded_tokens, tokenizing_s
+from qlock.engines.interface import Done, Generate, KeptFile, Load, Reading, Work, padded_tokens, tokenizing_s
 from qlock.engines.llama_cpp import logbook, tools
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
@@ -100,7 +100,7 @@ class LlamaCpp:
         self._seen: Seen | None = None
         self._spread: Spread | None = None
         self._scorer: Scorer | None = None
-        self._measures: deque[Measure] = deque()
+        self._readings: deque[Reading] = deque()
         self._under_way: set[str] = set()
         self._tail = ""
         self._devices = 0
@@ -169,8 +169,8 @@ class LlamaCpp:
         match work:
             case Generate():
                 spread.submit(work)
-            case Measure():
-                self._measures.append(work)
+            case _:
+                self._readings.append(work)
         self._under_way.add(work.id)
 
     def next_done(self) -> Done:
@@ -180,11 +180,17 @@ class LlamaCpp:
         spread, scorer = self._loaded()
         done: Done
         try:
-            done = scorer.measure(self._measures) if self._measures else spread.next_done()
+            done = scorer.measure(self._readings) if self._readings else spread.next_done()
         except EngineError as error:
             raise self._failure(error.message, hint=error.hint) from error
         self._under_way.discard(done.id)
         return done
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        """Name what ``Contrast`` holds the loaded point against."""
+        self._refuse_while_busy("name a reference")
+        _, scorer = self._loaded()
+        return scorer.refer(reference)
 
     def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:
         """Vary the schedule around the prompts and say what stayed the same."""
@@ -358,7 +364,7 @@ class LlamaCpp:
             self._spread.close()
         self._servers, self._rooms, self._extra = [], [], []
         self._seen = self._spread = self._scorer = self._load = None
-        self._measures.clear()
+        self._readings.clear()
 
     def _failure(self, message: str, *, hint: str = "") -> EngineError:
         """End everything; the error to raise, with what was said last where a process died."""

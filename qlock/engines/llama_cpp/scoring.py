@@ -19,7 +19,22 @@ from pathlib import Path
 import msgspec
 
 from qlock.core.facts import ReadBack, Setting
-from qlock.engines.interface import Broken, Generate, Generated, Measure, Measured, greedy, padded_tokens
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Generate,
+    Generated,
+    Keep,
+    Kept,
+    KeptFile,
+    Load,
+    Measure,
+    Measured,
+    Reading,
+    greedy,
+    padded_tokens,
+)
 from qlock.engines.llama_cpp import perplexity
 from qlock.engines.llama_cpp.agreement import disagreement
 from qlock.engines.llama_cpp.asked import Room
@@ -35,6 +50,7 @@ from qlock.world.maps import read_maps
 FORCED_TOKENS = 512
 """The most tokens that are scored one by one."""
 
+_NO_REFERENCE = "the engine `llama.cpp` cannot hold a point against a reference yet"
 _TRIAL_TOKENS = 24
 _TRIAL_STEPS = 8
 
@@ -65,13 +81,24 @@ class Scorer:
                 self._point.server.note(f"tokens are scored without llama-cpp-python: {self._why}")
         return self._why
 
-    def measure(self, waiting: deque[Measure]) -> Measured | Broken:
+    def measure(self, waiting: deque[Reading]) -> Measured | Broken:
         """Do the first piece that waits, and take it away.
 
         Raises:
             EngineError: A process died, hung, or does not do as it is told.
         """
         work = waiting.popleft()
+        match work:
+            case Contrast() | Keep():
+                return Broken(id=work.id, why=_NO_REFERENCE)
+            case Measure():
+                return self._measure(work)
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:  # noqa: ARG002 - as the engine
+        """Refuse; raises ``EngineError``."""
+        raise EngineError(_NO_REFERENCE, hint="take the engine `llama-cpp-python`")
+
+    def _measure(self, work: Measure) -> Measured | Broken:
         why = _unfit(work, self._point.room)
         if why:
             return Broken(id=work.id, why=why)
@@ -107,7 +134,7 @@ class Scorer:
         match self._worker.next_done():
             case Measured() | Broken() as done:
                 return done
-            case Generated():
+            case Generated() | Contrasted() | Kept():
                 raise EngineError("the engine answered nonsense: got a text, expected the cost of tokens")
 
     def _open_worker(self) -> str:

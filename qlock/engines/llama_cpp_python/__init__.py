@@ -21,7 +21,18 @@ from typing import Self
 from qlock.core.base import Base
 from qlock.core.escape import for_message
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Broken, Done, Generated, Load, Measured, Work, tokenizing_s
+from qlock.engines.interface import (
+    Broken,
+    Contrasted,
+    Done,
+    Generated,
+    Kept,
+    KeptFile,
+    Load,
+    Measured,
+    Work,
+    tokenizing_s,
+)
 from qlock.engines.llama_cpp_python import wire
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
@@ -129,6 +140,20 @@ class LlamaCppPython:
             case other:
                 raise self._nonsense(other, "loaded")
 
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        """Name what ``Contrast`` holds the loaded point against."""
+        self._refuse_while_busy("name a reference")
+        match reference:
+            case Load():
+                self._send(wire.ReferOrder(load=reference))
+            case KeptFile():
+                self._send(wire.ReferFileOrder(file=reference))
+        match self._answer(self._deadlines.load_s, "load the reference"):
+            case wire.Referred(read_back=read_back):
+                return read_back
+            case other:
+                raise self._nonsense(other, "referred")
+
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
     ) -> list[tuple[int, ...]]:
@@ -231,7 +256,7 @@ class LlamaCppPython:
 
     def _read_done(self) -> Done:
         match self._word(self._deadlines.progress_s, "compute"):
-            case Generated() | Measured() | Broken() as done:
+            case Generated() | Measured() | Contrasted() | Kept() | Broken() as done:
                 return self._asked_for(done)
             case other:
                 raise self._nonsense(other, "a finished piece of work")
@@ -240,7 +265,7 @@ class LlamaCppPython:
         """The next word that is no finished work; finished work is kept."""
         while True:
             match self._word(deadline_s, what):
-                case Generated() | Measured() | Broken() as done:
+                case Generated() | Measured() | Contrasted() | Kept() | Broken() as done:
                     self._finished.append(self._asked_for(done))
                 case other:
                     return other

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qlock.core.facts import ReadBack, Setting
-from qlock.engines.interface import Broken, Done, Generate, Measure, Measured, Work
+from qlock.engines.interface import Broken, Contrast, Done, Generate, Keep, Measure, Measured, Work
 from qlock.engines.llama_cpp_python.answer import Answer
 from qlock.engines.llama_cpp_python.measure import NotFiniteError, nats_of
 
@@ -99,6 +99,8 @@ class Lockstep:
         match work:
             case Measure():
                 return self._measure(work, row)
+            case Contrast() | Keep():
+                return Broken(id=work.id, why="no reference yet")
             case Generate():
                 return self._begin(work, row)
 
@@ -199,7 +201,11 @@ def unfit(work: Work, decoder: Decoder) -> str:
         strange = lowest if lowest < 0 else highest
         return f"got token `{strange}`, expected one of `0` to `{vocabulary - 1}`"
     match work:
-        case Measure(tokens=tokens, score_from=score_from):
+        case (
+            Measure(tokens=tokens, score_from=score_from)
+            | Contrast(tokens=tokens, score_from=score_from)
+            | Keep(tokens=tokens, score_from=score_from)
+        ):
             room = decoder.setting.context_tokens
             if len(tokens) > room:
                 return f"got `{len(tokens)}` tokens to measure, expected at most the context of `{room}`"

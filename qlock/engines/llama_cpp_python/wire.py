@@ -13,7 +13,19 @@ import msgspec
 from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Broken, Generate, Generated, Load, Measure, Measured
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Generate,
+    Generated,
+    Keep,
+    Kept,
+    KeptFile,
+    Load,
+    Measure,
+    Measured,
+)
 from qlock.errors import EngineError
 
 MAX_LINE_BYTES = 1 << 28
@@ -24,6 +36,18 @@ class LoadOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="load"):
     """Drop what is loaded and load this."""
 
     load: Load
+
+
+class ReferOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="refer"):
+    """Hold what is loaded against a second point from now on."""
+
+    load: Load
+
+
+class ReferFileOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="refer-file"):
+    """Hold what is loaded against a kept file from now on."""
+
+    file: KeptFile
 
 
 class TokenizeOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokenize"):
@@ -41,7 +65,17 @@ class ProbeOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="probe")
     steps: Count
 
 
-Order = LoadOrder | TokenizeOrder | ProbeOrder | Generate | Measure
+Order = (
+    LoadOrder
+    | ReferOrder
+    | ReferFileOrder
+    | TokenizeOrder
+    | ProbeOrder
+    | Generate
+    | Measure
+    | Contrast
+    | Keep
+)
 
 
 class Hello(Base, frozen=True, kw_only=True, tag_field="kind", tag="hello"):
@@ -57,6 +91,13 @@ class Loaded(Base, frozen=True, kw_only=True, tag_field="kind", tag="loaded"):
     read_back: ReadBack
     devices: tuple[str, ...]
     """Cards that it lies on, as ``Engine.devices`` gives them."""
+
+
+class Referred(Base, frozen=True, kw_only=True, tag_field="kind", tag="referred"):
+    """The reference is ready."""
+
+    read_back: ReadBack | None
+    """``None`` for a kept file."""
 
 
 class Tokens(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokens"):
@@ -81,7 +122,20 @@ class Refused(Base, frozen=True, kw_only=True, tag_field="kind", tag="refused"):
     why: str
 
 
-Word = Hello | Loaded | Tokens | Probed | Alive | Refused | Generated | Measured | Broken
+Word = (
+    Hello
+    | Loaded
+    | Referred
+    | Tokens
+    | Probed
+    | Alive
+    | Refused
+    | Generated
+    | Measured
+    | Contrasted
+    | Kept
+    | Broken
+)
 
 _ORDERS = msgspec.json.Decoder(Order)
 _WORDS = msgspec.json.Decoder(Word)

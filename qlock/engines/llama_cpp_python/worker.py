@@ -16,7 +16,7 @@ import threading
 import time
 from typing import BinaryIO
 
-from qlock.engines.interface import Generate, Measure
+from qlock.engines.interface import Contrast, Generate, Keep, Measure
 from qlock.engines.llama_cpp_python import wire
 from qlock.engines.llama_cpp_python.lockstep import Lockstep
 from qlock.engines.llama_cpp_python.native import Library, Native
@@ -80,7 +80,9 @@ class Worker:
                 case wire.ProbeOrder(prompts=prompts, steps=steps):
                     rows = probe(self._loaded()[0], prompts, steps=steps, alive=self.alive)
                     self.say(wire.Probed(rows=rows))
-                case Generate() | Measure():
+                case wire.ReferOrder() | wire.ReferFileOrder():
+                    raise EngineError("no reference yet")
+                case Generate() | Measure() | Contrast() | Keep():
                     self._loaded()[1].submit(order)
         except EngineError as error:
             self.say(wire.Refused(why=error.message))

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
-from qlock.core.exchange import Called, Complete, Completed, Failed, Outcome, Scored, Unparsable
+from qlock.core.exchange import Called, Complete, Completed, Diverged, Failed, Outcome, Scored, Unparsable
 from qlock.core.spec import GATE_RULES
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 from qlock.suites.tasks.graders import Grader
@@ -62,7 +62,7 @@ def ask(item: Item, params: Params) -> Play:  # noqa: ARG001 - as in every suite
             return Answer(text=text)
         case Failed(why=why):
             return Answer(failed=why)
-        case Scored() | Called():
+        case Scored() | Diverged() | Called():
             return Answer(failed="the engine answered something else: expected a completion")
 
 

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qlock.engines.interface import Broken, Done, Generate, Generated, Measure, Measured, Sampling, Work
+from qlock.engines.interface import (
+    Broken,
+    Contrasted,
+    Done,
+    Generate,
+    Generated,
+    Kept,
+    Measure,
+    Measured,
+    Sampling,
+    Work,
+)
 from qlock.engines.llama_cpp_python.lockstep import Lockstep
 from tests.fakes.decoder import GREEDY, SETTING, VOCAB_TOKENS, FakeDecoder
 
@@ -22,7 +33,7 @@ def timeless(done: Done) -> Done:
     match done:
         case Generated():
             return msgspec.structs.replace(done, prefill_s=0.0, decode_s=0.0)
-        case Measured():
+        case Measured() | Contrasted() | Kept():
             return msgspec.structs.replace(done, elapsed_s=0.0)
         case Broken():
             return done
