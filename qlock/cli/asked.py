@@ -15,6 +15,7 @@ from qlock.cli.shown import whole_path
 from qlock.errors import AbsentError, InputError
 
 if TYPE_CHECKING:
+    from qlock.core.lock import Lock
     from qlock.world.interface import World
 
 _DURATION = re.compile(r"([1-9][0-9]{0,7})([smhd])")
@@ -42,8 +43,8 @@ def spec_asked(world: World, path: Path) -> tuple[Path, str]:
     return whole, read_spec_file(world, whole).engine.kind
 
 
-def lock_asked(world: World, path: Path) -> tuple[Path, str]:
-    """The whole path of a lock, and the kind of its engine.
+def lock_asked(world: World, path: Path) -> tuple[Path, Lock]:
+    """The whole path of a lock, and the lock.
 
     Raises:
         InputError: It is a spec or a folder, or no lock.
@@ -60,7 +61,7 @@ def lock_asked(world: World, path: Path) -> tuple[Path, str]:
         raise InputError(
             f"`{path}` is a spec, expected a lock", hint=f"make a lock of it with `qlock resolve {path}`"
         )
-    return whole, read_lock_file(world, whole)[0].engine[0].kind
+    return whole, read_lock_file(world, whole)[0]
 
 
 def run_asked(world: World, path: Path) -> Path:

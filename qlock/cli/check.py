@@ -61,7 +61,7 @@ def _check(means: Means, line: Line) -> Answer:
     from qlock.flows import check as flow
 
     world = means.world()
-    lock_path, kind = lock_asked(world, line.lock)
+    lock_path, lock = lock_asked(world, line.lock)
     asked = flow.Asked(
         lock_path=lock_path,
         models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
@@ -70,7 +70,7 @@ def _check(means: Means, line: Line) -> Answer:
         rehash=line.rehash,
     )
     with busy_on(means.talk, f"checking {lock_path.name}"):
-        checked = flow.check(world, asked, means.opener(kind))
+        checked = flow.check(world, asked, means.opener(lock.engine[0].kind))
     _say(means, checked)
     code = _CODES[checked.state]
     if not line.as_json:

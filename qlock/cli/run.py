@@ -103,12 +103,14 @@ def _run(means: Means, line: Line) -> Answer:
     from qlock.cli.progress import progress_on
     from qlock.flows import run as flow
     from qlock.flows.deadline import deadline
+    from qlock.flows.refusal import refuse_unknown
 
     if line.task and line.repeat_lock:
         raise click.UsageError("--task and --repeat-lock do not go together")
     world = offline(means.world()) if line.offline else means.world()
     limit = deadline(world, line.max_time)
-    lock_path, kind = lock_asked(world, line.lock)
+    lock_path, lock = lock_asked(world, line.lock)
+    refuse_unknown(lock, line.allow)
     asked = flow.Asked(
         lock_path=lock_path,
         runs=None if line.runs is None else whole_path(world, line.runs),
@@ -123,7 +125,7 @@ def _run(means: Means, line: Line) -> Answer:
     )
     _say_forced(means.talk, line.allow)
     with _until(limit, world), _Kept(means.talk), progress_on(means.talk, world.clock) as talk:
-        ran = flow.run(world, asked, means.opener(kind), talk)
+        ran = flow.run(world, asked, means.opener(lock.engine[0].kind), talk)
     forced = _forced(world, ran, line)
     _say(means.talk, ran, line, world)
     _say_forced(means.talk, forced)

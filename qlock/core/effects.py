@@ -9,7 +9,7 @@ Does not live here: what follows from a difference (``core.verify``, ``core.comp
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -147,6 +147,33 @@ def _leaves_of(value: Any, path: str, effect: Effect) -> Iterator[Leaf]:
 def _dict_key(key: str) -> str:
     """A key within a path: in quotes where it would read as several."""
     return key if key.isidentifier() else msgspec.json.encode(key).decode()
+
+
+def places(value: Base, *, path: str, only: Collection[str] = ()) -> Iterator[str]:
+    """Every path that a change within ``value`` can have: of leaves, entries and tables, also of what is unset.
+
+    Args:
+        value: Where to look.
+        path: Where it stands.
+        only: The fields that are meant; all of them when empty.
+    """
+    yield path
+    for name in value.__struct_fields__:
+        if only and name not in only:
+            continue
+        here, inner = f"{path}.{name}", getattr(value, name)
+        match inner:
+            case Base():
+                yield from places(inner, path=here)
+            case (Base(), *_):
+                yield here
+                for key, entry in keyed(inner).items():
+                    yield from places(entry, path=f"{here}.{key}")
+            case dict():
+                yield here
+                yield from (leaf.path for leaf in _leaves_of(inner, here, "output"))
+            case _:
+                yield here
 
 
 def changes(before: Base, after: Base, *, path: str = "", effect: Effect = "output") -> Iterator[Change]:

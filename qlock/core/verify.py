@@ -42,6 +42,10 @@ Rule = Literal[
     "after-the-run",
 ]
 
+_TAKEN_OVER = tuple(name for name in Setting.__struct_fields__ if name in ReadBack.__struct_fields__)
+READ_BACK = (*_TAKEN_OVER, "layers_offloaded")
+"""What of a setting the running engine is asked for (rule 5)."""
+
 _BRING_BACK = "bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
 _SAY_WHERE = "say where it lies with --models DIR (a folder that holds it under its own name)"
 
@@ -159,18 +163,8 @@ def shown(value: Any) -> str:
 
 def read_back_findings(where: str, setting: Setting, read_back: ReadBack) -> list[Finding]:
     """Rule 5: what the engine says of itself against what it was told."""
-    told = {
-        "context_tokens": setting.context_tokens,
-        "slots": setting.slots,
-        "batch_tokens": setting.batch_tokens,
-        "ubatch_tokens": setting.ubatch_tokens,
-        "threads": setting.threads,
-        "batch_threads": setting.batch_threads,
-        "cache_type_k": setting.cache_type_k,
-        "cache_type_v": setting.cache_type_v,
-        "flash_attention": setting.flash_attention,
-        "layers_offloaded": min(setting.gpu_layers, read_back.layers),
-    }
+    told = {name: getattr(setting, name) for name in _TAKEN_OVER}
+    told["layers_offloaded"] = min(setting.gpu_layers, read_back.layers)
     return [
         Finding(
             rule="read-back",

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from qlock.core.escape import for_message
+from qlock.core.fact_names import is_fact, nearest_fact
 from qlock.core.lock import Lock
 from qlock.core.verify import Finding, refuses
-from qlock.errors import RefusedError
+from qlock.errors import RefusedError, UsageError
 from qlock.flows.layout import lock_label
 
 
@@ -30,6 +32,21 @@ class FindingsError(RefusedError):
 def is_allowed(finding: Finding, allow: tuple[str, ...]) -> bool:
     """Whether ``--allow`` names the fact, or a table that it stands in."""
     return any(finding.where == fact or finding.where.startswith(f"{fact}.") for fact in allow)
+
+
+def refuse_unknown(lock: Lock, allow: tuple[str, ...]) -> None:
+    """Stop when ``--allow`` names what no finding about this lock can name: it would allow nothing.
+
+    Raises:
+        UsageError: With the nearest name that is known.
+    """
+    for fact in allow:
+        if not is_fact(lock, fact):
+            near = nearest_fact(lock, fact)
+            raise UsageError(
+                f"got --allow `{for_message(fact)}`, expected a fact that a finding about this lock can name",
+                hint=f"did you mean `{for_message(near)}`?" if near else "take the name from the finding",
+            )
 
 
 def only_absent(findings: tuple[Finding, ...]) -> bool:

@@ -32,7 +32,7 @@ from qlock.flows.loaded import LoadedFile, engine_libraries, is_untouched, touch
 from qlock.flows.look import Sight, is_as_loaded, look, look_again, stopping_findings
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
-from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing
+from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing, refuse_unknown
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import TASKS, RunFolder, folder_of_lock, next_repeat
 from qlock.flows.run_point import Broken, Progress, Stage, TrialsFailedError, run_point
@@ -104,6 +104,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     """Run a lock to the end, or as far as it may go.
 
     Raises:
+        UsageError: What is to be allowed is no fact of the lock.
         InputError: The lock or a record is unreadable, edited, or of another lock.
         RefusedError: The lock still misses pins.
         EngineError: The engine did not start, or died again and again.
@@ -111,6 +112,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     """
     lock_path = world.cwd / asked.lock_path
     lock, data = read_lock_file(world, lock_path)
+    refuse_unknown(lock, asked.allow)
     stale = "" if asked.frozen else why_stale(world, lock_path, lock, data)
     if stale:
         return Ran(state="stale", why=stale)

@@ -9,6 +9,7 @@ import pytest
 
 from qlock.cli.asked import folder_asked, lock_asked, spec_asked
 from qlock.errors import AbsentError, InputError
+from qlock.flows.resolve import read_lock_file
 from qlock.world.interface import World
 from tests.fakes.project import Project
 
@@ -18,7 +19,8 @@ LOCK = Path("locks/small@cpu-amd-1a-02.toml")
 
 def test_both_are_found_from_the_folder_that_one_is_in(locked: Project) -> None:
     assert spec_asked(locked.world, SPEC) == (locked.path / SPEC, "llama-cpp-python")
-    assert lock_asked(locked.world, LOCK) == (locked.path / LOCK, "llama-cpp-python")
+    lock, _ = read_lock_file(locked.world, locked.path / LOCK)
+    assert lock_asked(locked.world, LOCK) == (locked.path / LOCK, lock)
 
 
 def test_a_spec_for_a_lock(locked: Project) -> None:

@@ -126,6 +126,16 @@ def test_what_is_forced_is_said_before_and_after_and_on_every_later_day(locked: 
     assert json.loads(typed("run", LOCK, "--json").out)["forced"] == [fact]
 
 
+def test_only_what_a_finding_can_name_is_allowed(locked: Project, typed: Type) -> None:
+    said = typed("run", LOCK, "--allow", "device.cpu-amd-1a-02.cpu_modle")
+    assert (said.code, said.out) == (2, "")
+    assert said.talk == [
+        "error: got --allow `device.cpu-amd-1a-02.cpu_modle`, expected a fact that a finding about this lock can name",
+        "hint: did you mean `device.cpu-amd-1a-02.cpu_model`?",
+    ]
+    assert not locked.runs.exists()
+
+
 def test_an_item_that_is_not_answered_leaves_the_run_open(locked: Project, typed: Type) -> None:
     locked.script.replies = {"q03": Broken(id="q03", why="the row was lost\x1b[1m")}
     said = typed("run", LOCK)

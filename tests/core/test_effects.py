@@ -20,6 +20,7 @@ from qlock.core.effects import (
     key_of,
     keyed,
     leaves,
+    places,
     table_changes,
     weaker,
     what_changes_output,
@@ -70,6 +71,29 @@ def test_effects_stand_in_the_annotations() -> None:
         "slow": "timing",
         "plain": "output",
     }
+
+
+def test_places_are_whatever_a_change_can_be_called_by() -> None:
+    whole = Whole(part=(A,), one=B, free={"a": {"b": 1}})
+    assert list(places(whole, path="x")) == [
+        "x",
+        "x.tags",
+        "x.part",
+        "x.part.a",
+        "x.part.a.name",
+        "x.part.a.size",
+        "x.part.a.text",
+        "x.noted",
+        "x.one",
+        "x.one.name",
+        "x.one.size",
+        "x.one.text",
+        "x.free",
+        "x.free.a.b",
+        "x.slow",
+        "x.plain",
+    ]
+    assert list(places(whole, path="x", only=("tags", "noted"))) == ["x", "x.tags", "x.noted"]
 
 
 def test_leaves_in_the_order_of_fields() -> None:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from qlock.core.escape import for_message
 from qlock.core.verify import Finding, Rule
-from qlock.errors import ExitCode
-from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse
+from qlock.errors import ExitCode, UsageError
+from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse, refuse_unknown
+from tests.fakes.documents import a_lock
 
 
 def a_finding(where: str = "device.cpu.cpu_model", **changes: Any) -> Finding:
@@ -52,6 +54,22 @@ def test_what_is_allowed_does_not_refuse() -> None:
 )
 def test_a_fact_is_allowed_by_its_name_or_by_that_of_its_table(fact: str, allowed: bool) -> None:  # noqa: FBT001 - a table of cases
     assert is_allowed(a_finding(), (fact,)) == allowed
+
+
+def test_what_no_finding_can_name_is_not_allowed() -> None:
+    lock = a_lock()
+    fact = f"device.{lock.device[0].name}.cpu_model"
+    refuse_unknown(lock, ("model", fact))
+    for wrong, hint in (
+        (f"{fact}s", f"did you mean `{fact}`?"),
+        ("\x1b", "take the name from the finding"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            refuse_unknown(lock, (fact, wrong))
+        assert str(caught.value) == (
+            f"got --allow `{for_message(wrong)}`, expected a fact that a finding about this lock can name"
+        )
+        assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
