@@ -99,7 +99,7 @@ def told(outcome: Outcome) -> str:
     """An outcome in words."""
     why = reason(outcome)
     match outcome:
-        case Nats():
+        case Nats() | Divergence():
             return why
         case _:
             return f"{word(outcome)}: {why}" if why else word(outcome)
