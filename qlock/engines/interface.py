@@ -87,6 +87,26 @@ def padded_tokens(context_tokens: int) -> int:
     return -(-context_tokens // 256) * 256
 
 
+class Vocabulary(Base, frozen=True, kw_only=True, tag_field="kind", tag="vocabulary"):
+    """What rendering and tokenizing must know of a model."""
+
+    add_bos: bool
+    bos_token: int
+    """−1 when there is none."""
+    bos_text: str
+    eos_text: str
+
+
+def vocabulary_of(read_back: ReadBack) -> Vocabulary:
+    """The vocabulary of a loaded point."""
+    return Vocabulary(
+        add_bos=read_back.add_bos,
+        bos_token=read_back.bos_token,
+        bos_text=read_back.bos_text,
+        eos_text=read_back.eos_text,
+    )
+
+
 class Generate(Base, frozen=True, kw_only=True, tag_field="kind", tag="generate"):
     """Continue token ids."""
 
@@ -200,10 +220,16 @@ class Engine(Protocol):
     def load(self, load: Load) -> ReadBack:
         """Load a point, dropping the one before; raises ``EngineError`` with the engine's own words."""
 
+    def vocabulary(self, header: str) -> Vocabulary:
+        """Load a GGUF without tensors (``core.gguf_vocabulary``), dropping the point: texts can be tokenized, no more.
+
+        Raises ``EngineError`` where this engine cannot; one whose process lives on can be given another.
+        """
+
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
     ) -> list[tuple[int, ...]]:
-        """Token ids of each text under the loaded model's vocabulary."""
+        """Token ids of each text under the vocabulary that is loaded."""
 
     def submit(self, work: Work) -> None:
         """Queue one piece of work; ids are the caller's and unique among what is under way."""

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import UNSET
 
-from qlock.core.base import Base
+from qlock.core.base import Base, Positive
 from qlock.core.digest import digest_of
 from qlock.core.exchange import (
     Call,
@@ -48,7 +48,9 @@ from qlock.engines.interface import (
     Measure,
     Measured,
     Sampling,
+    Vocabulary,
     Work,
+    vocabulary_of,
 )
 from qlock.errors import InputError
 from qlock.flows.kinds import SuiteKind
@@ -86,12 +88,26 @@ class Question(Base, frozen=True, kw_only=True):
     """The first request, where it gives token ids instead of a prompt."""
 
 
+class Respondent(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asked: an engine with a vocabulary loaded, and the room for prompt and answer together."""
+
+    engine: Engine
+    vocabulary: Vocabulary
+    context_tokens: Positive
+
+
+def respondent(engine: Engine, read_back: ReadBack) -> Respondent:
+    """An engine with a point loaded."""
+    return Respondent(
+        engine=engine, vocabulary=vocabulary_of(read_back), context_tokens=read_back.context_tokens
+    )
+
+
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
     """One suite at one point."""
 
-    engine: Engine
+    respondent: Respondent
     renderer: Renderer
-    read_back: ReadBack
     template: str | None
     """The chat template in use: the suite's own, else the model's; ``None`` where there is none."""
     kind: SuiteKind
@@ -149,12 +165,12 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def _question(self, item: Item, prompt: Prompt, given: Score | Diverge | None) -> Question:
-        bos = self.read_back.bos_token
+        bos = self.respondent.vocabulary.bos_token
         if bos >= 0 and prompt.tokens[:2] == (bos, bos):
             raise InputError(
                 "the prompt begins with two BOS tokens", hint="look at the chat template"
             ).within(item.id)
-        room = self.read_back.context_tokens
+        room = self.respondent.context_tokens
         if given is not None and len(prompt.tokens) > room:
             raise InputError(
                 f"got `{len(prompt.tokens)}` tokens to score, expected at most the context of `{room}`",
@@ -179,12 +195,17 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
                 except InputError as error:
                     raise error.within(item) from None
                 self._refuse_long(rendered.text, item)
-                has_bos = starts_with_bos(rendered.text, self.read_back.bos_text)
-                return rendered.text, self.read_back.add_bos and not has_bos, True, rendered.uses_date
+                has_bos = starts_with_bos(rendered.text, self.respondent.vocabulary.bos_text)
+                return (
+                    rendered.text,
+                    self.respondent.vocabulary.add_bos and not has_bos,
+                    True,
+                    rendered.uses_date,
+                )
 
     def _refuse_long(self, text: str, item: str) -> None:
         """Refuse what no context could hold before minutes go into tokenizing it."""
-        context = self.read_back.context_tokens
+        context = self.respondent.context_tokens
         most = max(MOST_CHARACTERS, context * MOST_CHARACTERS_OF_A_TOKEN)
         if len(text) > most:
             raise InputError(
@@ -200,7 +221,9 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
                 hint='give `[suite.prompt] template = "file:…"`, or items with `prompt`',
             )
         return Template(
-            text=self.template, bos_token=self.read_back.bos_text, eos_token=self.read_back.eos_text
+            text=self.template,
+            bos_token=self.respondent.vocabulary.bos_text,
+            eos_token=self.respondent.vocabulary.eos_text,
         )
 
     def _render_request(self, chat: Chat) -> RenderRequest:
@@ -214,13 +237,13 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _tokens_of(self, text: str) -> tuple[int, ...]:
-        return self.engine.tokenize([text], add_special=True, parse_special=False)[0]
+        return self.respondent.engine.tokenize([text], add_special=True, parse_special=False)[0]
 
     def _tokenize(self, texts: list[tuple[str, bool, bool]]) -> list[tuple[int, ...]]:
         found: dict[int, tuple[int, ...]] = {}
         for rule in sorted({(add, special) for _, add, special in texts}):
             chosen = [index for index, (_, add, special) in enumerate(texts) if (add, special) == rule]
-            ids = self.engine.tokenize(
+            ids = self.respondent.engine.tokenize(
                 [texts[i][0] for i in chosen], add_special=rule[0], parse_special=rule[1]
             )
             found |= dict(zip(chosen, ids, strict=True))

@@ -23,6 +23,7 @@ from qlock.core.plan import prompts_of
 from qlock.core.verify import Finding, differences, refuses
 from qlock.engines.interface import Engine
 from qlock.flows import proving
+from qlock.flows.asking import respondent
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.layout import project_of
 from qlock.flows.look import Sight, look
@@ -127,9 +128,8 @@ def _point(ground: _Ground, pin: PointPin) -> list[Finding]:
         if pin.name not in exam.pin.points:
             continue
         asker = proving.asker(
-            ground.engine,
+            respondent(ground.engine, pin.read_back),
             ground.renderer,
-            pin.read_back,
             exam,
             model_template=None if template is UNSET else template,
             frozen_date=lock.frozen_date,

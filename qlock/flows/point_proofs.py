@@ -22,7 +22,7 @@ from qlock.core.verify import read_back_findings
 from qlock.engines.interface import Engine
 from qlock.errors import EngineError, InputError, QlockError
 from qlock.flows import proving
-from qlock.flows.asking import Asker, Question
+from qlock.flows.asking import Asker, Question, respondent
 from qlock.flows.device import card_findings
 from qlock.flows.grading import try_grader
 from qlock.flows.pinning import fallen_back
@@ -214,9 +214,8 @@ class _Prover:
         for exam in self._bench.exams:
             if name in exam.pin.points:
                 asker = proving.asker(
-                    self._engine,
+                    respondent(self._engine, read_back),
                     self._renderer,
-                    read_back,
                     exam,
                     model_template=None if template is UNSET else template,
                     frozen_date=self._bench.spec.frozen_date,

@@ -42,7 +42,7 @@ from qlock.engines.interface import (
     Sampling,
 )
 from qlock.errors import AbsentError, EngineError, InputError, QlockError
-from qlock.flows.asking import Asker, Question
+from qlock.flows.asking import Asker, Question, Respondent
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.world.interface import World
 from qlock.world.render import Renderer
@@ -183,20 +183,13 @@ def probe(engine: Engine, read_back: facts.ReadBack) -> tuple[facts.ProbeRow, ..
 
 
 def asker(
-    engine: Engine,
-    renderer: Renderer,
-    read_back: facts.ReadBack,
-    exam: Exam,
-    *,
-    model_template: str | None,
-    frozen_date: str,
+    respondent: Respondent, renderer: Renderer, exam: Exam, *, model_template: str | None, frozen_date: str
 ) -> Asker:
-    """The asker of one suite at the loaded point."""
+    """The asker of one suite."""
     kind = suite_kind(exam.pin.kind)
     return Asker(
-        engine=engine,
+        respondent=respondent,
         renderer=renderer,
-        read_back=read_back,
         template=exam.template if exam.template is not None else model_template,
         kind=kind,
         params=params_of(kind, exam.pin, where=f"suite.{exam.pin.name}"),

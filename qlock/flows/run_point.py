@@ -25,7 +25,7 @@ from qlock.core.verify import Finding, differences, entries, missing, read_back_
 from qlock.engines.interface import Engine
 from qlock.errors import QlockError
 from qlock.flows import proving
-from qlock.flows.asking import Asker, Question
+from qlock.flows.asking import Asker, Question, respondent
 from qlock.flows.device import card_findings
 from qlock.flows.driver import Driver
 from qlock.flows.fitting import refuse_misfit
@@ -113,9 +113,8 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
     for exam in stage.exams:
         if any(job.suite == exam.pin.name for job in jobs):
             asker = proving.asker(
-                stage.seat,
+                respondent(stage.seat, pin.read_back),
                 stage.renderer,
-                pin.read_back,
                 exam,
                 model_template=template,
                 frozen_date=stage.lock.frozen_date,

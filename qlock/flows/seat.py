@@ -12,7 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Done, Engine, KeptFile, Load, Work
+from qlock.engines.interface import (
+    Done,
+    Engine,
+    KeptFile,
+    Load,
+    Vocabulary,
+    Work,
+)
 from qlock.world.interface import MappedFile
 
 
@@ -52,6 +59,10 @@ class Seat:
     def load(self, load: Load) -> ReadBack:
         """As the engine."""
         return self._living().load(load)
+
+    def vocabulary(self, header: str) -> Vocabulary:
+        """As the engine."""
+        return self._living().vocabulary(header)
 
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool

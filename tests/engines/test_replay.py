@@ -18,9 +18,10 @@ from qlock.engines.interface import (
     Load,
     Measure,
     Measured,
-    Work,
+    Vocabulary,
 )
-from qlock.engines.replay import (
+from qlock.engines.replay import Replay, open_engine
+from qlock.engines.replay.tape import (
     TAPE,
     DoneOnce,
     Entry,
@@ -28,16 +29,14 @@ from qlock.engines.replay import (
     MappedOnce,
     Named,
     ProbedOnce,
-    Recorder,
     ReferredOnce,
-    Replay,
+    SpokenOnce,
     TokenizedOnce,
     load_key,
-    open_engine,
     probe_key,
-    read_tape,
     reference_key,
     text_key,
+    vocabulary_key,
     work_key,
 )
 from qlock.errors import AbsentError, EngineError
@@ -76,6 +75,8 @@ ROWS = (
         variation="repeat", rows=1, rows_bitwise=1, rows_tokens=1, logit_difference_max=0.0, kl_nats_mean=0.0
     ),
 )
+HEADER = "/scratch/words.gguf"
+WORDS = Vocabulary(add_bos=True, bos_token=1, bos_text="<s>", eos_text="</s>")
 FILES = (MappedFile(path="/lib/libllama.so", device="08:01", inode=7, deleted=False),)
 
 TAPE_OF_ALL: tuple[Entry, ...] = (
@@ -89,6 +90,8 @@ TAPE_OF_ALL: tuple[Entry, ...] = (
     DoneOnce(key=work_key(LOAD, CONTRAST, reference=REFERENCE), done=CONTRASTED),
     ProbedOnce(key=probe_key(LOAD, [(1, 2)], 3), rows=ROWS),
     MappedOnce(files=FILES),
+    SpokenOnce(key=vocabulary_key(HEADER), vocabulary=WORDS),
+    TokenizedOnce(key=text_key(HEADER, "ho", add_special=True, parse_special=False), tokens=(3,)),
 )
 
 
@@ -108,6 +111,21 @@ def test_each_question_gets_the_answer_that_was_recorded() -> None:
     assert engine.devices() == ("0000:18:00.0",)
 
 
+def test_a_vocabulary_alone_is_replayed_by_the_name_of_its_file() -> None:
+    engine = loaded()
+    assert engine.vocabulary("/elsewhere/words.gguf") == WORDS
+    assert engine.tokenize(["ho"], add_special=True, parse_special=False) == [(3,)]
+    with pytest.raises(
+        EngineError, match=r"^the tape holds no answer to tokenizing a text of `2` characters$"
+    ):
+        engine.tokenize(["hi"], add_special=True, parse_special=False)
+    with pytest.raises(EngineError) as caught:
+        engine.vocabulary("/scratch/others.gguf")
+    assert caught.value.message == "the tape holds no answer to loading the vocabulary `others.gguf`"
+    engine.load(LOAD)
+    assert engine.tokenize(["hi"], add_special=True, parse_special=False) == [(1, 2)]
+
+
 def test_work_is_done_in_the_order_it_came_under_its_own_id() -> None:
     engine = loaded()
     engine.submit(MEASURE)
@@ -116,12 +134,6 @@ def test_work_is_done_in_the_order_it_came_under_its_own_id() -> None:
     assert engine.next_done() == msgspec.structs.replace(GENERATED, id="mine")
     with pytest.raises(ValueError, match=r"^nothing is under way$"):
         engine.next_done()
-
-
-def test_where_the_files_lie_does_not_count() -> None:
-    assert load_key(LOAD) == load_key(
-        msgspec.structs.replace(LOAD, weights=("/there/a.gguf", "/there/b.gguf"))
-    )
 
 
 def test_what_was_not_recorded_is_an_error() -> None:
@@ -161,32 +173,6 @@ def test_a_contrast_against_another_reference_or_after_another_load_is_another_q
     assert caught.value.message == "the tape holds no answer to this reference"
 
 
-def test_a_question_under_another_load_is_another_question() -> None:
-    other = msgspec.structs.replace(LOAD, setting=msgspec.structs.replace(SETTING, threads=1))
-    assert len({work_key(load, GENERATE) for load in (LOAD, other, None)}) == 3
-
-
-def test_what_a_recorder_heard_is_replayed_from_its_file(tmp_path: Path) -> None:
-    with Recorder(loaded(), tmp_path) as recorder:
-        answers = everything(recorder)
-    replay = open_engine(lib_folder=tmp_path, cuda_visible_devices="GPU-1")
-    assert everything(replay) == answers
-    replay.close()
-
-
-def everything(engine: Engine) -> list[object]:
-    work: tuple[Work, ...] = (GENERATE, MEASURE)
-    answers: list[object] = [engine.load(LOAD), engine.label(), engine.system_info(), engine.log_tail()]
-    answers += engine.tokenize(["hi"], add_special=True, parse_special=False)
-    for one in work:
-        engine.submit(one)
-        answers.append(engine.next_done())
-    answers += [engine.refer(KeptFile(path="/elsewhere/a.kld")), engine.refer(REFERENCE)]
-    engine.submit(CONTRAST)
-    answers.append(engine.next_done())
-    return [*answers, engine.probe([(1, 2)], steps=3), engine.mapped_files(), engine.devices()]
-
-
 def test_broken_work_is_replayed_as_broken() -> None:
     broken = Broken(id="x", why="w")
     engine = Replay([DoneOnce(key=work_key(None, MEASURE), done=broken)])
@@ -204,18 +190,3 @@ def test_a_tape_that_is_not_there_is_absent(tmp_path: Path) -> None:
         "the replay engine has no tape",
         "set `path` to a folder with `tape.jsonl`",
     )
-
-
-@pytest.mark.parametrize(
-    "line, why",
-    [
-        (b'{"kind":"named"}', "Object missing required field `label`"),
-        (b"{", "Input data was truncated"),
-        (b'{"kind":"moo"}', "Invalid value 'moo' - at `$.kind`"),
-    ],
-)
-def test_a_line_that_is_none_is_named(tmp_path: Path, line: bytes, why: str) -> None:
-    (tmp_path / TAPE).write_bytes(msgspec.json.encode(TAPE_OF_ALL[0]) + b"\n" + line + b"\n")
-    with pytest.raises(EngineError) as caught:
-        read_tape(tmp_path / TAPE)
-    assert caught.value.message == f"line `2` of the tape is none: {why}"

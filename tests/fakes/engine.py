@@ -21,6 +21,7 @@ from qlock.core.canaries import CANARIES
 from qlock.core.digest import blake3_of
 from qlock.core.exchange import Ending
 from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.gguf import Header, read_header
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -33,6 +34,7 @@ from qlock.engines.interface import (
     Load,
     Measure,
     Measured,
+    Vocabulary,
     Work,
 )
 from qlock.errors import EngineError
@@ -88,6 +90,10 @@ class Script:
         """The PCI addresses that an engine uses, of the cards that it was given."""
         self.opened = 0
         self.closed = 0
+        self.no_vocabulary = ""
+        """Why an engine loads no vocabulary alone; its process ends at it."""
+        self.vocabularies: list[str] = []
+        """Names of the headers that were loaded alone."""
         self.loads: list[str] = []
         """Names of the first file of each load."""
         self.references: list[str] = []
@@ -173,6 +179,17 @@ class FakeEngine:
             expert_count=0,
         )
         return msgspec.structs.replace(plain, **self._script.read_back)
+
+    def vocabulary(self, header: str) -> Vocabulary:
+        self._live()
+        data = Path(header).read_bytes()
+        assert isinstance(read := read_header(data, len(data)), Header)
+        assert read.tensors == ()
+        self._script.vocabularies.append(Path(header).name)
+        if self._script.no_vocabulary:
+            self._is_alive = False
+            raise EngineError(self._script.no_vocabulary)
+        return Vocabulary(add_bos=True, bos_token=BOS, bos_text="<s>", eos_text="</s>")
 
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool

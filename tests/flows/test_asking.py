@@ -42,7 +42,7 @@ from qlock.engines.interface import (
     Sampling,
 )
 from qlock.errors import InputError
-from qlock.flows.asking import Asker, reply_of
+from qlock.flows.asking import Asker, reply_of, respondent
 from qlock.flows.kinds import SuiteKind
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf
 from qlock.world.render import Renderer
@@ -96,9 +96,8 @@ def asker(
     read_back = engine.load(Load(weights=(str(path),), setting=a_setting()))
     plain = a_suite(items_limit=100, prompt=PromptSpec(), sampling=SamplingSpec())
     return Asker(
-        engine=engine,
+        respondent=respondent(engine, read_back),
         renderer=renderer,
-        read_back=read_back,
         template=template,
         kind=kind_of({}),
         params=None,
@@ -160,7 +159,7 @@ def test_more_tokens_to_score_than_the_context_holds_are_refused(
     engine: FakeEngine, renderer: Renderer
 ) -> None:
     made = asker(engine, renderer)
-    room = made.read_back.context_tokens
+    room = made.respondent.context_tokens
     fitting = Score(tokens=tuple(range(2, room + 2)), score_from=1)
     assert len(asking(made, q=fitting).questions({})) == 1
     with pytest.raises(InputError) as caught:
@@ -247,7 +246,7 @@ def test_a_prompt_that_no_context_could_hold_is_refused_before_it_is_tokenized(
     engine: FakeEngine, renderer: Renderer
 ) -> None:
     made = asker(engine, renderer, template="{% for _ in range(5) %}{{ 'a' * 1000000 }}{% endfor %}")
-    context = made.read_back.context_tokens
+    context = made.respondent.context_tokens
     for request in (chat("user: hi"), raw("a" * 5_000_000)):
         with pytest.raises(InputError) as caught:
             asking(made, q=request).questions({})
@@ -255,8 +254,8 @@ def test_a_prompt_that_no_context_could_hold_is_refused_before_it_is_tokenized(
             f"q: the prompt is too long for a context of `{context}` tokens: got `5000000` characters, "
             "expected at most `4000000`"
         )
-    wide = msgspec.structs.replace(made.read_back, context_tokens=20_000)
-    made = msgspec.structs.replace(made, read_back=wide)
+    wide = msgspec.structs.replace(made.respondent, context_tokens=20_000)
+    made = msgspec.structs.replace(made, respondent=wide)
     assert len(prompted(made, raw("a" * 5_000_000))[1]) == 5_000_001
 
 

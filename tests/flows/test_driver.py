@@ -25,10 +25,11 @@ from qlock.engines.interface import (
     Load,
     Measure,
     Measured,
+    Vocabulary,
     Work,
 )
 from qlock.errors import AbsentError, EngineError
-from qlock.flows.asking import Asker, Prompt, Question
+from qlock.flows.asking import Asker, Prompt, Question, respondent
 from qlock.flows.driver import DEATHS_OF_ONE_ITEM, HOPELESS_ITEMS, Driver
 from qlock.flows.kinds import SuiteKind
 from qlock.flows.seat import Seat
@@ -75,6 +76,9 @@ class MortalEngine:
         names = list(self.under_way)
         chosen = self.fate.turns[turn % len(self.fate.turns)] % len(names) if self.fate.turns else 0
         return answered(self.under_way.pop(names[chosen]))
+
+    def vocabulary(self, header: str) -> Vocabulary:
+        raise AssertionError(header)
 
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
@@ -175,9 +179,8 @@ def driver(fate: Mortal, rows: list[Row]) -> Driver:
     )
     seat = Seat(fate.start)
     asker = Asker(
-        engine=seat,
+        respondent=respondent(seat, a_read_back()),
         renderer=Renderer(),
-        read_back=a_read_back(),
         template=None,
         kind=kind,
         params=None,

@@ -7,6 +7,7 @@ import pytest
 from qlock.engines.interface import Engine, Load, Measure
 from qlock.errors import EngineError
 from qlock.flows.seat import Seat
+from tests.broken.make_gguf import LLAMA, gguf
 from tests.fakes.documents import a_setting
 from tests.fakes.engine import FakeEngine, Script
 
@@ -50,6 +51,14 @@ def test_a_seat_answers_as_its_engine(script: Script, load: Load) -> None:
             "CPU : FAKE = 1",
             "the last line",
         )
+
+
+def test_a_seat_reads_a_vocabulary_as_its_engine(script: Script, tmp_path: Path) -> None:
+    header = tmp_path / "words.gguf"
+    header.write_bytes(gguf([LLAMA], []))
+    with Seat(script.open_engine) as seat:
+        assert seat.vocabulary(str(header)).bos_text == "<s>"
+        assert script.vocabularies == ["words.gguf"]
 
 
 def test_a_point_is_prepared_now_and_again_in_every_new_engine(script: Script, load: Load) -> None:

@@ -19,17 +19,29 @@ import msgspec
 
 from qlock.core.base import Base
 from qlock.core.facts import ProbeRow, ReadBack
-from qlock.engines.interface import Done, Generate, KeptFile, Load, Reading, Work, padded_tokens, tokenizing_s
+from qlock.engines.interface import (
+    Done,
+    Generate,
+    KeptFile,
+    Load,
+    Reading,
+    Vocabulary,
+    Work,
+    tokenizing_s,
+)
 from qlock.engines.llama_cpp import logbook, tools
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
 from qlock.engines.llama_cpp.options import options_of
 from qlock.engines.llama_cpp.probe import Seat, Stage, probe
 from qlock.engines.llama_cpp.questions import added_of, text_of, tokens_of
+from qlock.engines.llama_cpp.reading import open_reader
 from qlock.engines.llama_cpp.scoring import Scorer
 from qlock.engines.llama_cpp.server import Point, Seen, Server
 from qlock.engines.llama_cpp.spread import Spread
+from qlock.engines.llama_cpp.told import read_back_of
 from qlock.engines.llama_cpp.weights import identity, refuse_scattered
+from qlock.engines.llama_cpp_python import LlamaCppPython
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 from qlock.world.maps import read_maps
@@ -100,6 +112,7 @@ class LlamaCpp:
         self._seen: Seen | None = None
         self._spread: Spread | None = None
         self._scorer: Scorer | None = None
+        self._reader: LlamaCppPython | None = None
         self._readings: deque[Reading] = deque()
         self._under_way: set[str] = set()
         self._tail = ""
@@ -140,10 +153,20 @@ class LlamaCpp:
         self._scorer = Scorer(self._build, point, home=self._home, progress_s=self._deadlines.progress_s)
         return read_back
 
+    def vocabulary(self, header: str) -> Vocabulary:
+        """Load a vocabulary alone, dropping the point."""
+        self._refuse_while_busy("load a vocabulary")
+        if self._reader is None:
+            self._drop()
+            self._reader = open_reader(self._build, home=self._home, progress_s=self._deadlines.progress_s)
+        return self._reader.vocabulary(header)
+
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
     ) -> list[tuple[int, ...]]:
-        """Token ids of each text under the loaded model's vocabulary."""
+        """Token ids of each text under the vocabulary that is loaded."""
+        if self._reader is not None:
+            return self._reader.tokenize(texts, add_special=add_special, parse_special=parse_special)
         self._loaded()
         try:
             return [
@@ -307,30 +330,7 @@ class LlamaCpp:
         add_bos, add_eos = added_of(
             server, bos_token=said.bos_token, eos_token=said.eos_token, deadline_s=self._deadlines.progress_s
         )
-        return ReadBack(
-            context_tokens=_context(load, seen),
-            slots=max(seen.slots, said.sequences),
-            # A batch is never longer than the context; for prompts that fit into it, that changes nothing.
-            batch_tokens=_unclamped(load.setting.batch_tokens, said.batch_tokens, said.context_tokens),
-            ubatch_tokens=_unclamped(load.setting.ubatch_tokens, said.ubatch_tokens, said.context_tokens),
-            threads=said.threads,
-            batch_threads=said.batch_threads,
-            cache_type_k=said.cache_type_k,
-            cache_type_v=said.cache_type_v,
-            flash_attention=said.flash_attention,
-            layers=said.layers,
-            layers_offloaded=said.layers_offloaded,
-            trained_context_tokens=said.trained_context_tokens,
-            vocab_tokens=said.vocab_tokens,
-            add_bos=add_bos,
-            add_eos=add_eos,
-            bos_token=said.bos_token,
-            eos_token=said.eos_token,
-            bos_text=seen.bos_text,
-            eos_text=seen.eos_text,
-            end_tokens=said.end_tokens,
-            expert_count=said.expert_count,
-        )
+        return read_back_of(seen, load.setting, add_bos=add_bos, add_eos=add_eos)
 
     def _room(self, server: Server, read_back: ReadBack) -> Room:
         return Room(
@@ -356,14 +356,15 @@ class LlamaCpp:
     def _drop(self) -> None:
         """End all that a point has started."""
         self.log_tail()
-        if self._scorer is not None:
-            self._scorer.close()
+        for worker in (self._scorer, self._reader):
+            if worker is not None:
+                worker.close()
         for server in (*self._servers, *self._extra):
             server.close(self._deadlines.close_s)
         if self._spread is not None:
             self._spread.close()
         self._servers, self._rooms, self._extra = [], [], []
-        self._seen = self._spread = self._scorer = self._load = None
+        self._seen = self._spread = self._scorer = self._reader = self._load = None
         self._readings.clear()
 
     def _failure(self, message: str, *, hint: str = "") -> EngineError:
@@ -372,19 +373,3 @@ class LlamaCpp:
         said = logbook.complaint(self.log_tail().split("\n")) if died else ""
         self._drop()
         return EngineError(message if not said or said in message else f"{message}: {said}", hint=hint)
-
-
-def _context(load: Load, seen: Seen) -> int:
-    """What was asked for, when the server has it with nothing but llama.cpp's own rounding; else what it has.
-
-    NOTE: a slot never has more than the model was trained with, while the cache is rounded up beyond that.
-    """
-    asked = load.setting.context_tokens
-    padded = padded_tokens(asked)
-    has_it = seen.said.context_tokens == padded and asked <= seen.context_tokens <= padded
-    return asked if has_it else min(seen.context_tokens, seen.said.context_tokens)
-
-
-def _unclamped(asked: int, got: int, most: int) -> int:
-    """What was asked for, where llama.cpp has cut it to the most that there can be and to nothing less."""
-    return asked if got == min(asked, most) else got

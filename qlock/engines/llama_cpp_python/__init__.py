@@ -30,6 +30,7 @@ from qlock.engines.interface import (
     KeptFile,
     Load,
     Measured,
+    Vocabulary,
     Work,
     tokenizing_s,
 )
@@ -154,10 +155,21 @@ class LlamaCppPython:
             case other:
                 raise self._nonsense(other, "referred")
 
+    def vocabulary(self, header: str) -> Vocabulary:
+        """Load a vocabulary alone, dropping the point."""
+        self._refuse_while_busy("load a vocabulary")
+        self._send(wire.VocabularyOrder(header=header))
+        match self._answer(self._deadlines.load_s, "load the vocabulary"):
+            case Vocabulary() as vocabulary:
+                self._devices = ()
+                return vocabulary
+            case other:
+                raise self._nonsense(other, "vocabulary")
+
     def tokenize(
         self, texts: Sequence[str], *, add_special: bool, parse_special: bool
     ) -> list[tuple[int, ...]]:
-        """Token ids of each text under the loaded model's vocabulary."""
+        """Token ids of each text under the vocabulary that is loaded."""
         found = []
         for text in texts:
             self._send(wire.TokenizeOrder(text=text, add_special=add_special, parse_special=parse_special))

@@ -23,6 +23,7 @@ from qlock.core.facts import ReadBack
 from qlock.engines.interface import Load, padded_tokens
 from qlock.engines.llama_cpp_python import logbook
 from qlock.engines.llama_cpp_python.params import context_params, model_params
+from qlock.engines.llama_cpp_python.vocab import Vocab
 from qlock.errors import EngineError
 
 _LOG_LEVEL_INFO = 2
@@ -78,19 +79,15 @@ class Native:
         self._context: object | None = None
         try:
             self._check_kind()
-            self.vocab_tokens: int = self._api.llama_vocab_n_tokens(self._vocab)
+            self._vocab = Vocab(self._api, self._model)
+            self.vocab_tokens = self._vocab.tokens
             self._make_context()
-            self.end_tokens = frozenset(
-                token
-                for token in range(self.vocab_tokens)
-                if self._api.llama_vocab_is_eog(self._vocab, token)
-            )
+            self.end_tokens = self._vocab.end_tokens()
             self.read_back = self._read_back()
             self.devices = logbook.devices(self._log.lines())
         except BaseException:
             self.close()
             raise
-        self._pieces: dict[int, bytes] = {}
         self._prefill = _Batch(self._api, self.setting.batch_tokens, one_sequence=True)
         self._rows = _Batch(self._api, self.setting.slots, one_sequence=False)
 
@@ -153,39 +150,12 @@ class Native:
         self._api.llama_set_n_threads(self._context, threads, batch_threads)
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> tuple[int, ...]:
-        """Token ids of a text.
-
-        Raises:
-            EngineError: The text is too long for the library's 32-bit lengths.
-        """
-        data = text.encode("utf-8", "surrogatepass")
-        room = len(data) + 16
-        if room >= 1 << 31:
-            raise EngineError(f"a text of `{len(data)}` bytes is too long to tokenize")
-        ids = np.empty(room, dtype=np.int32)
-        pointer = ids.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
-        count = self._api.llama_tokenize(
-            self._vocab, data, len(data), pointer, room, add_special, parse_special
-        )
-        if count < 0:
-            raise EngineError(f"llama.cpp cannot tokenize a text of `{len(data)}` bytes: got `{count}`")
-        return tuple(ids[:count].tolist())
+        """Token ids of a text; raises ``EngineError`` as ``Vocab.tokenize``."""
+        return self._vocab.tokenize(text, add_special=add_special, parse_special=parse_special)
 
     def piece(self, token: int) -> bytes:
         """The bytes of a token, those of special tokens included."""
-        known = self._pieces.get(token)
-        if known is None:
-            known = self._pieces[token] = self._piece(token)
-        return known
-
-    def _piece(self, token: int) -> bytes:
-        room = 64
-        while True:
-            buffer = ctypes.create_string_buffer(room)
-            count: int = self._api.llama_token_to_piece(self._vocab, token, buffer, room, 0, True)
-            if count >= 0:
-                return buffer.raw[:count]
-            room = -count
+        return self._vocab.piece(token)
 
     def _decode(self, batch: _Batch, count: int, *, rows: int) -> NDArray[np.float32]:
         batch.struct.n_tokens = count
@@ -247,7 +217,7 @@ class Native:
         api, context, lines = self._api, self._context, self._log.lines()
         cache_type_k, cache_type_v = logbook.cache_types(lines)
         layers, layers_offloaded = logbook.layers(lines)
-        bos, eos = api.llama_vocab_bos(self._vocab), api.llama_vocab_eos(self._vocab)
+        told = self._vocab.told()
         return ReadBack(
             context_tokens=self._context_of_a_slot(),
             slots=api.llama_n_seq_max(context),
@@ -262,12 +232,12 @@ class Native:
             layers_offloaded=layers_offloaded,
             trained_context_tokens=api.llama_model_n_ctx_train(self._model),
             vocab_tokens=self.vocab_tokens,
-            add_bos=bool(api.llama_vocab_get_add_bos(self._vocab)),
-            add_eos=bool(api.llama_vocab_get_add_eos(self._vocab)),
-            bos_token=bos,
-            eos_token=eos,
-            bos_text=self._piece(bos).decode(errors="replace") if bos >= 0 else "",
-            eos_text=self._piece(eos).decode(errors="replace") if eos >= 0 else "",
+            add_bos=told.add_bos,
+            add_eos=self._vocab.adds_eos(),
+            bos_token=told.bos_token,
+            eos_token=self._vocab.eos(),
+            bos_text=told.bos_text,
+            eos_text=told.eos_text,
             end_tokens=tuple(sorted(self.end_tokens)),
             expert_count=self._expert_count(),
         )
@@ -295,11 +265,6 @@ class Native:
         buffer = ctypes.create_string_buffer(256)
         count = self._api.llama_model_meta_val_str(self._model, key.encode(), buffer, len(buffer))
         return buffer.value.decode(errors="replace") if count >= 0 else ""
-
-    @property
-    def _vocab(self) -> object:
-        vocab: object = self._api.llama_model_get_vocab(self._model)
-        return vocab
 
     def _complaint(self) -> str:
         said = self._log.complaint()

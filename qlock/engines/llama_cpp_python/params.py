@@ -32,30 +32,52 @@ def model_params(api: ModuleType, setting: Setting) -> tuple[ctypes.Structure, o
     Without layers to offload the list of devices is empty: llama.cpp would otherwise still send large batches to
     a GPU that is there.
     """
-    no_devices = (ctypes.c_void_p * 1)(None)
-    is_on_cpu = setting.gpu_layers == 0
-    # With `none` llama.cpp looks its main GPU up in the list, also in an empty one.
-    is_whole = setting.split_mode == "none" and not is_on_cpu
-    fields: dict[str, object] = {
-        "devices": ctypes.cast(no_devices, ctypes.c_void_p) if is_on_cpu else None,
-        "tensor_buft_overrides": None,
-        "n_gpu_layers": setting.gpu_layers,
-        "split_mode": api.LLAMA_SPLIT_MODE_NONE if is_whole else api.LLAMA_SPLIT_MODE_LAYER,
+    fields, no_devices = _on_the_cpu(api)
+    if setting.gpu_layers:
+        # With `none` llama.cpp looks its main GPU up in the list, also in an empty one.
+        is_whole = setting.split_mode == "none"
+        fields |= {
+            "devices": None,
+            "n_gpu_layers": setting.gpu_layers,
+            "split_mode": api.LLAMA_SPLIT_MODE_NONE if is_whole else api.LLAMA_SPLIT_MODE_LAYER,
+        }
+    fields |= {
         "load_mode": api.LLAMA_LOAD_MODE_MMAP if setting.mmap else api.LLAMA_LOAD_MODE_NONE,
-        "lazy_mode": api.LLAMA_LAZY_MODE_OFF,
         "main_gpu": setting.main_gpu,
+        "use_extra_bufts": setting.repack,
+    }
+    return _filled(api.llama_model_params(), fields), no_devices
+
+
+def vocabulary_params(api: ModuleType) -> tuple[ctypes.Structure, object]:
+    """The same for a file of which only the vocabulary is loaded."""
+    fields, no_devices = _on_the_cpu(api)
+    return _filled(api.llama_model_params(), fields | {"vocab_only": True}), no_devices
+
+
+def _on_the_cpu(api: ModuleType) -> tuple[dict[str, object], object]:
+    """Every field of ``llama_model_params`` for a model that uses no device, and what must be kept alive."""
+    no_devices = (ctypes.c_void_p * 1)(None)
+    fields: dict[str, object] = {
+        "devices": ctypes.cast(no_devices, ctypes.c_void_p),
+        "tensor_buft_overrides": None,
+        "n_gpu_layers": 0,
+        "split_mode": api.LLAMA_SPLIT_MODE_LAYER,
+        "load_mode": api.LLAMA_LOAD_MODE_NONE,
+        "lazy_mode": api.LLAMA_LAZY_MODE_OFF,
+        "main_gpu": 0,
         "tensor_split": None,
         "progress_callback": api.llama_progress_callback(),
         "progress_callback_user_data": None,
         "kv_overrides": None,
         "vocab_only": False,
         "check_tensors": False,
-        "use_extra_bufts": setting.repack,
+        "use_extra_bufts": False,
         "no_host": False,
         "no_alloc": False,
         "load_mtp": False,
     }
-    return _filled(api.llama_model_params(), fields), no_devices
+    return fields, no_devices
 
 
 def context_params(api: ModuleType, setting: Setting) -> ctypes.Structure:

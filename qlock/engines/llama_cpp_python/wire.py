@@ -25,6 +25,7 @@ from qlock.engines.interface import (
     Load,
     Measure,
     Measured,
+    Vocabulary,
 )
 from qlock.errors import EngineError
 
@@ -50,6 +51,12 @@ class ReferFileOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="ref
     file: KeptFile
 
 
+class VocabularyOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="vocabulary"):
+    """Drop what is loaded and load the vocabulary of this GGUF alone."""
+
+    header: str
+
+
 class TokenizeOrder(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokenize"):
     """Turn one text into token ids."""
 
@@ -69,6 +76,7 @@ Order = (
     LoadOrder
     | ReferOrder
     | ReferFileOrder
+    | VocabularyOrder
     | TokenizeOrder
     | ProbeOrder
     | Generate
@@ -126,6 +134,7 @@ Word = (
     Hello
     | Loaded
     | Referred
+    | Vocabulary
     | Tokens
     | Probed
     | Alive

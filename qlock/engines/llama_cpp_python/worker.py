@@ -21,6 +21,7 @@ from qlock.engines.llama_cpp_python import wire
 from qlock.engines.llama_cpp_python.lockstep import Lockstep
 from qlock.engines.llama_cpp_python.native import Library, Native
 from qlock.engines.llama_cpp_python.probe import probe
+from qlock.engines.llama_cpp_python.vocab import VocabOnly
 from qlock.errors import EngineError
 
 _ALIVE_S = 0.5
@@ -38,6 +39,7 @@ class Worker:
         self._library = Library()
         self._native: Native | None = None
         self._lockstep: Lockstep | None = None
+        self._words: VocabOnly | None = None
         self.say(wire.Hello(label=self._library.label(), system_info=self._library.system_info()))
 
     def say(self, word: wire.Word) -> None:
@@ -72,8 +74,13 @@ class Worker:
                     self._native = Native(self._library, load)
                     self._lockstep = Lockstep(self._native, self.alive)
                     self.say(wire.Loaded(read_back=self._native.read_back, devices=self._native.devices))
+                case wire.VocabularyOrder(header=header):
+                    self._unload()
+                    self._words = VocabOnly(self._library.api, self._library.log, header)
+                    self.say(self._words.vocab.told())
                 case wire.TokenizeOrder():
-                    tokens = self._loaded()[0].tokenize(
+                    vocab = self._loaded()[0] if self._words is None else self._words.vocab
+                    tokens = vocab.tokenize(
                         order.text, add_special=order.add_special, parse_special=order.parse_special
                     )
                     self.say(wire.Tokens(tokens=tokens))
@@ -95,7 +102,9 @@ class Worker:
     def _unload(self) -> None:
         if self._native is not None:
             self._native.close()
-        self._native = self._lockstep = None
+        if self._words is not None:
+            self._words.close()
+        self._native = self._lockstep = self._words = None
 
 
 def _read_orders(source: int, inbox: queue.SimpleQueue[bytes | None]) -> None:

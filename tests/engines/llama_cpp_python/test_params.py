@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from qlock.core.facts import CacheType
-from qlock.engines.llama_cpp_python.params import context_params, model_params
+from qlock.engines.llama_cpp_python.params import context_params, model_params, vocabulary_params
 from qlock.errors import EngineError
 from tests.fakes.decoder import SETTING
 
@@ -191,3 +191,11 @@ def test_a_field_that_is_not_written_out_here_is_refused() -> None:
             "this llama-cpp-python has other parameters than qlock knows: `new_default`"
         )
         assert caught.value.hint == "install the version that qlock's extra `embedded` names"
+
+
+def test_for_a_vocabulary_alone_no_device_and_no_weights_are_touched() -> None:
+    params, kept = vocabulary_params(bindings())
+    assert ctypes.cast(params.devices, ctypes.POINTER(ctypes.c_void_p))[0] is None
+    assert kept is not None
+    assert (params.vocab_only, params.n_gpu_layers) == (1, 0)
+    assert model()["vocab_only"] == 0

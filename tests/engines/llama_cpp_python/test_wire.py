@@ -4,22 +4,41 @@ import msgspec
 import pytest
 
 from qlock.core.facts import ProbeRow
-from qlock.engines.interface import Broken, Generate, Generated, Load, Measure, Measured
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Generate,
+    Generated,
+    Keep,
+    Kept,
+    KeptFile,
+    Load,
+    Measure,
+    Measured,
+    Vocabulary,
+)
 from qlock.engines.llama_cpp_python import wire
 from qlock.errors import EngineError
 from tests.fakes.decoder import GREEDY, SETTING, read_back_of
 
 ORDERS: tuple[wire.Order, ...] = (
     wire.LoadOrder(load=Load(weights=("/a b/ü.gguf",), setting=SETTING)),
+    wire.VocabularyOrder(header="/a b/ü.gguf"),
     wire.TokenizeOrder(text="a\n\x00🦙", add_special=True, parse_special=False),
     wire.ProbeOrder(prompts=((1, 2), (3,)), steps=8),
     Generate(id="a", tokens=(1, 2), sampling=GREEDY, logprobs=True, logits_digest=False),
     Measure(id="b", tokens=(1, 2), score_from=1),
+    wire.ReferOrder(load=Load(weights=("/a b/ü.gguf",), setting=SETTING)),
+    wire.ReferFileOrder(file=KeptFile(path="/a b/ü.kld")),
+    Contrast(id="c", tokens=(1, 2), score_from=1, pieces=True),
+    Keep(id="d", tokens=(1, 2), score_from=1, path="/a b/ü.kld", part=0),
 )
 
 WORDS: tuple[wire.Word, ...] = (
     wire.Hello(label="l", system_info="CPU : AVX = 1"),
     wire.Loaded(read_back=read_back_of(SETTING), devices=("0000:18:00.0",)),
+    Vocabulary(add_bos=True, bos_token=-1, bos_text="", eos_text="</s>"),
     wire.Tokens(tokens=(1, 2)),
     wire.Probed(
         rows=(
@@ -48,6 +67,18 @@ WORDS: tuple[wire.Word, ...] = (
     ),
     Measured(id="b", nats=(0.1 + 0.2,), elapsed_s=1.0),
     Broken(id="c", why="w"),
+    wire.Referred(read_back=None),
+    Contrasted(
+        id="d",
+        nats=(0.1,),
+        reference_nats=(0.2,),
+        kld_nats=(0.3,),
+        reverse_kld_nats=(0.4,),
+        same_top=(True,),
+        pieces=("\u2028",),
+        elapsed_s=1.0,
+    ),
+    Kept(id="e", nats=(0.1,), blake3="blake3:00", elapsed_s=1.0),
 )
 
 
