@@ -1,12 +1,8 @@
 """The suite `perplexity`: what a long text costs the model, measured exactly as llama-perplexity does.
 
-The whole text becomes tokens once and is cut into windows that do not overlap; the rest at the end is dropped.
-Only the last half of each window is scored, so that every scored token has at least half a window before it.
-
-Lives here: cutting the text, and what is asked of each window. Does not live here: token ids (the caller's
-``tokens_of``), log-probabilities (the engine), and the figure over all windows (``core.perplexity``).
-
-Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, function ``perplexity``, with ``--ppl-stride 0``.
+Lives here: what is asked of each window, and its grade. Does not live here: cutting the text (``core.windows``), token
+ids (the caller's ``tokens_of``), log-probabilities (the engine), and the figure over all windows
+(``core.perplexity``).
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Positive
 from qlock.core.exchange import Called, Completed, Diverged, Failed, Nats, Outcome, Score, Scored, Ungraded
-from qlock.errors import InputError
+from qlock.core.windows import DEFAULT_WINDOW_TOKENS, score_from, window_name, windows
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 
 ASK_VERSION = 1
@@ -37,7 +33,7 @@ class Params(Base, frozen=True, kw_only=True):
 
     text: str
     """Source of the text, for instance ``file:data/wiki.test.raw``; UTF-8, taken byte for byte."""
-    window_tokens: Annotated[int, msgspec.Meta(ge=4)] = 512
+    window_tokens: Annotated[int, msgspec.Meta(ge=4)] = DEFAULT_WINDOW_TOKENS
     """Tokens of one window; a perplexity is comparable only with others of the same window."""
     windows: Positive | UnsetType = UNSET
     """How many windows from the start of the text; unset means all that fit."""
@@ -50,65 +46,22 @@ class Body(Base, frozen=True, kw_only=True):
 
 
 def items(data: Data, params: Params, tokens_of: TokensOf) -> tuple[Item, ...]:
-    """The windows, in the order of the text, each with BOS in front where the vocabulary adds one.
+    """The windows, in the order of the text.
 
     Raises:
-        InputError: The text is no UTF-8, is shorter than two windows or than the windows asked for, or the
-            vocabulary adds a token at the end, which would land in the middle of nowhere.
+        InputError: As ``core.windows`` raises it.
     """
-    text = _decoded(data["text"])
-    added = tokens_of("")
-    tokens = tokens_of(text)
-    if len(added) > 1:
-        raise InputError(
-            f"the vocabulary adds tokens at the end of a text: got {len(added)} tokens for an empty text, "
-            "expected at most 1 (BOS)"
-        )
-    if added and tokens[:1] != added:
-        raise InputError(
-            f"the tokens of the text do not start with BOS: got `{tokens[0] if tokens else 'nothing'}`, "
-            f"expected `{added[0]}`"
-        )
-    size = params.window_tokens
-    if len(tokens) < 2 * size:
-        raise InputError(
-            f"the text is too short: got {len(tokens)} tokens, expected at least {2 * size} (two windows)",
-            hint="give a longer text or lower `window_tokens`",
-        )
-    there = len(tokens) // size
-    wanted = there if params.windows is UNSET else params.windows
-    if wanted > there:
-        raise InputError(
-            f"the text is too short: got {there} windows of {size} tokens, expected {wanted}",
-            hint="lower `windows`, or leave it out to take all",
-        )
+    cut = windows(data["text"], tokens_of, window_tokens=params.window_tokens, windows=params.windows)
     return tuple(
-        Item(
-            id=f"window-{number + 1:04d}",
-            slices={},
-            body={"tokens": [*added, *tokens[number * size + len(added) : (number + 1) * size]]},
-        )
-        for number in range(wanted)
+        Item(id=window_name(number), slices={}, body={"tokens": list(tokens)})
+        for number, tokens in enumerate(cut, start=1)
     )
-
-
-def _decoded(text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        raise InputError(f"the text is not UTF-8: line {line}, byte {error.start}") from None
-
-
-def _score_from(tokens: Sequence[int]) -> int:
-    """Index of the first scored token: the logits at half the window are the first that are used."""
-    return len(tokens) // 2 + 1
 
 
 def ask(item: Item, params: Params) -> Play:  # noqa: ARG001 - every suite's play takes its parameters
     """One request: the cost of each token in the window's last half."""
     tokens = msgspec.convert(item.body, Body).tokens
-    reply = yield Score(tokens=tokens, score_from=_score_from(tokens))
+    reply = yield Score(tokens=tokens, score_from=score_from(tokens))
     match reply:
         case Scored(nats=nats):
             return Answer(nats=nats)
@@ -125,7 +78,7 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:  # noqa: ARG00
     never enters a figure.
     """
     tokens = msgspec.convert(item.body, Body).tokens
-    expected = len(tokens) - _score_from(tokens)
+    expected = len(tokens) - score_from(tokens)
     nats = answer.nats
     if len(nats) != expected:
         return Ungraded(why=f"got {len(nats)} scored tokens, expected {expected}")
