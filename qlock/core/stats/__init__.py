@@ -25,7 +25,13 @@ from qlock.core.stats.interface import (
     PairedTest,
     PairsNeeded,
 )
-from qlock.core.stats.means import bootstrap_paired, cluster_mean, paired_mean_interval, permutation_paired
+from qlock.core.stats.means import (
+    bootstrap_paired,
+    cluster_mean,
+    mean_of_clusters,
+    paired_mean_interval,
+    permutation_paired,
+)
 from qlock.core.stats.shares import (
     holm,
     mcnemar_exact,
@@ -49,6 +55,7 @@ __all__ = [
     "cluster_mean",
     "holm",
     "mcnemar_exact",
+    "mean_of_clusters",
     "newcombe_paired",
     "noise_floor",
     "non_inferior",

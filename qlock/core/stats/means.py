@@ -75,6 +75,22 @@ def cluster_mean(
     return _t_interval(values, clusters, level)
 
 
+def mean_of_clusters(
+    sums: Sequence[float], sizes: Sequence[int], *, level: float = 0.95
+) -> Interval | CannotTell:
+    """The same as ``cluster_mean``, of values that are known by the sum and the number of each cluster.
+
+    Args:
+        sums: One sum per cluster.
+        sizes: How many values each has, at least one.
+        level: Confidence, as a share.
+    """
+    check_probability("level", level)
+    refusal = _unfit(sums)
+    groups = refusal or _judged(list(zip(sums, sizes, strict=True)), math.fsum(sums), "cluster")
+    return groups if isinstance(groups, CannotTell) else _t_interval_of(groups, level, "cluster-t")
+
+
 def bootstrap_paired(
     differences: Sequence[float],
     *,
@@ -175,12 +191,16 @@ def _t_interval(
     values: Sequence[float], clusters: Sequence[Hashable] | None, level: float
 ) -> Interval | CannotTell:
     """CR1 and its t interval; with one item per cluster that is exactly Student's."""
-    from scipy.special import stdtrit
-
     check_probability("level", level)
     groups = _grouped(values, clusters)
     if isinstance(groups, CannotTell):
         return groups
+    return _t_interval_of(groups, level, "t" if clusters is None else "cluster-t")
+
+
+def _t_interval_of(groups: _Groups, level: float, method: Literal["t", "cluster-t"]) -> Interval:
+    from scipy.special import stdtrit
+
     pairs, n, point = groups.sums_and_sizes, groups.n, groups.point
     count = len(pairs)
     distance = math.hypot(
@@ -195,7 +215,7 @@ def _t_interval(
         level=level,
         n=n,
         clusters=count,
-        method="t" if clusters is None else "cluster-t",
+        method=method,
         standard_error=error,
     )
 
@@ -235,17 +255,24 @@ def _grouped(values: Sequence[float], clusters: Sequence[Hashable] | None) -> _G
     members: dict[Hashable, list[float]] = {}
     for index, value in enumerate(values):
         members.setdefault(index if clusters is None else clusters[index], []).append(value)
-    if len(members) < 2:
-        what = "item" if clusters is None else "cluster"
+    pairs = [(math.fsum(group), len(group)) for group in members.values()]
+    what: Literal["item", "cluster"] = "item" if clusters is None else "cluster"
+    return _judged(pairs, math.fsum(values), what)
+
+
+def _judged(
+    pairs: list[tuple[float, int]], total: float, what: Literal["item", "cluster"]
+) -> _Groups | CannotTell:
+    """Sums and sizes whose spread can be judged, or why it cannot; ``total`` is the sum of all values."""
+    if len(pairs) < 2:
         return CannotTell(why=f"there is only one {what}, and at least two show how far they differ")
-    pairs = _sorted((math.fsum(group), len(group)) for group in members.values())
-    n = len(values)
-    point = math.fsum(values) / n
-    largest = max(abs(total) for total, _ in pairs)
-    if all(abs(total - size * point) <= 1e-12 * largest for total, size in pairs):  # equal but for rounding
-        what = "values" if clusters is None else "means of clusters"
-        return CannotTell(why=f"all {what} are `{point:g}`, which does not show how far they could differ")
-    return _Groups(sums_and_sizes=pairs, n=n, point=point)
+    n = sum(size for _, size in pairs)
+    point = total / n
+    largest = max(abs(summed) for summed, _ in pairs)
+    if all(abs(summed - size * point) <= 1e-12 * largest for summed, size in pairs):  # equal but for rounding
+        told = "values" if what == "item" else "means of clusters"
+        return CannotTell(why=f"all {told} are `{point:g}`, which does not show how far they could differ")
+    return _Groups(sums_and_sizes=_sorted(pairs), n=n, point=point)
 
 
 def _bootstrapped(

@@ -1,0 +1,146 @@
+"""How far a point's predictions lie from those of its reference: KL divergence and the figures that belong beside it.
+
+The formulas are those of ``llama-perplexity --kl-divergence``. Its ``±`` takes tokens for independent of each other and
+is called ``token_error`` here; beside it stands an interval with items as clusters, since tokens of one window or answer
+may depend on each other in any way.
+
+Does not live here: the numbers of single tokens (the engine), the arithmetic of means (``core.kld_tokens``), and two
+points side by side (``core.scores``).
+
+Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, functions ``log_softmax`` and ``kl_divergence``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from qlock.core.base import Base, Finite, Positive
+from qlock.core.exchange import (
+    Divergence,
+    Excluded,
+    Nats,
+    Outcome,
+    Partial,
+    Right,
+    Ungraded,
+    Unparsable,
+    Wrong,
+)
+from qlock.core.kld_tokens import (
+    LARGEST_MEAN,
+    Estimate,
+    Quantiles,
+    Tokens,
+    exponential,
+    mean,
+    quantiles,
+    root,
+    tokens_of,
+)
+from qlock.core.stats import CannotTell
+
+if TYPE_CHECKING:
+    from qlock.core.kld_tokens import Floats
+
+STORED_FLOOR_NATS = 5e-5
+"""What a mean KL divergence is worth that was taken against log-probabilities kept in 16 bits: a model held against its
+own file shows as much, of either sign."""
+
+_LARGEST = 1e6  # nats; float32 logits of a working model give under 200, and squares must stay finite
+
+
+class Kld(Base, frozen=True, kw_only=True):
+    """A point beside its reference, over all scored tokens."""
+
+    tokens: Positive
+    items: Positive
+    is_zero: bool
+    """Whether both gave the same numbers throughout."""
+    kld_nats: Estimate
+    """Mean of Σ p_ref · ln(p_ref / p_point)."""
+    quantiles: Quantiles
+    reverse_kld_nats: Estimate
+    """The other direction: mean of Σ p_point · ln(p_point / p_ref)."""
+    same_top_share: Estimate
+    """Tokens where both find the same one likeliest."""
+    probability_change: Estimate
+    """Mean of p_point − p_ref of the text's own tokens, as a share."""
+    probability_change_rms: Estimate
+    """Root of the mean square of the same."""
+    perplexity: Estimate
+    reference_perplexity: Estimate
+    perplexity_ratio: Estimate
+    """Point / reference; its errors are paired, token by token."""
+    cost_correlation: Finite | CannotTell
+    """Of what a token costs the point and what it costs the reference."""
+
+
+def kld_of(outcomes: Iterable[Outcome]) -> Kld | CannotTell:
+    """The figures over all items, or why there are none.
+
+    Every outcome must be a ``Divergence``: a figure over the items that happened to work would be another figure
+    under the same name.
+    """
+    items = _divergences(outcomes)
+    match items:
+        case CannotTell():
+            return items
+        case _:
+            pass
+    tokens = tokens_of(items)
+    if not len(tokens.kld):
+        return CannotTell(why="no token was scored")
+    largest = max(float(abs(getattr(tokens, name)).max()) for name in tokens.__struct_fields__[1:])
+    if not largest <= _LARGEST:
+        return CannotTell(why=f"got `{largest}` for a token, expected at most `{_LARGEST:g}` nats")
+    cost = max(float(tokens.nats.mean()), float(tokens.reference_nats.mean()))
+    if cost > LARGEST_MEAN:
+        return CannotTell(why=f"got a mean cost of `{cost}` nats, expected at most `{LARGEST_MEAN}`")
+    return _figures(tokens)
+
+
+def _divergences(outcomes: Iterable[Outcome]) -> list[Divergence] | CannotTell:
+    found: list[Divergence] = []
+    for number, outcome in enumerate(outcomes, start=1):
+        match outcome:
+            case Divergence():
+                found.append(outcome)
+            case Right() | Wrong() | Partial() | Unparsable() | Ungraded() | Excluded() | Nats():
+                return CannotTell(why=f"item {number} has no divergence")
+    return found
+
+
+def _figures(tokens: Tokens) -> Kld:
+    import numpy as np
+
+    change = np.exp(-tokens.nats) - np.exp(-tokens.reference_nats)
+    costs = (mean(tokens, tokens.nats), mean(tokens, tokens.reference_nats))
+    return Kld(
+        tokens=len(tokens.kld),
+        items=int(tokens.item[-1]) + 1,
+        is_zero=not (tokens.kld.any() or tokens.reverse_kld.any())
+        and bool((tokens.nats == tokens.reference_nats).all() and tokens.same_top.all()),
+        kld_nats=mean(tokens, tokens.kld),
+        quantiles=quantiles(tokens.kld),
+        reverse_kld_nats=mean(tokens, tokens.reverse_kld),
+        same_top_share=mean(tokens, tokens.same_top),
+        probability_change=mean(tokens, change),
+        probability_change_rms=root(mean(tokens, change * change)),
+        perplexity=exponential(costs[0]),
+        reference_perplexity=exponential(costs[1]),
+        perplexity_ratio=exponential(mean(tokens, tokens.nats - tokens.reference_nats)),
+        cost_correlation=_correlation(tokens.nats, tokens.reference_nats),
+    )
+
+
+def _correlation(a: Floats, b: Floats) -> float | CannotTell:
+    """Pearson's; of numbers that do not vary there is none."""
+    import numpy as np
+
+    far_a, far_b = a - a.mean(), b - b.mean()
+    spread = math.sqrt(float((far_a * far_a).mean()) * float((far_b * far_b).mean()))
+    if len(a) < 2 or spread <= 1e-12 * max(1.0, float(np.abs(a).max()), float(np.abs(b).max())):
+        return CannotTell(why="the costs do not vary")
+    return min(max(float((far_a * far_b).mean()) / spread, -1.0), 1.0)
