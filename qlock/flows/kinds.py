@@ -30,6 +30,11 @@ _UNOFFERED = frozenset({"replay"})
 """Kinds that work and measure nothing: no message proposes them."""
 
 
+def _of_any_tokenizer(data: Data, params: Any) -> str:  # noqa: ARG001 - stands in for a suite's own
+    """The data of most suites are no token ids."""
+    return ""
+
+
 class SuiteKind(Base, frozen=True, kw_only=True):
     """A suite, as its module defines it; see ``suites.interface``."""
 
@@ -44,6 +49,8 @@ class SuiteKind(Base, frozen=True, kw_only=True):
     ask: Callable[[Item, Any], Play]
     grade: Callable[[Item, Answer, Any], Outcome]
     trials: Callable[[tuple[Item, ...], Any], tuple[Trial, ...]]
+    needs_reference: bool = False
+    tokenizer_of: Callable[[Data, Any], str] = _of_any_tokenizer
 
 
 def suite_kind(kind: str, *, where: str = "kind") -> SuiteKind:
@@ -65,6 +72,8 @@ def suite_kind(kind: str, *, where: str = "kind") -> SuiteKind:
         ask=parts["ask"],
         grade=parts["grade"],
         trials=parts["trials"],
+        needs_reference=parts.get("REFERENCE", False),
+        tokenizer_of=parts.get("tokenizer_of", _of_any_tokenizer),
     )
 
 

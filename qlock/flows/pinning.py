@@ -147,7 +147,7 @@ def plain_params(params: msgspec.Struct) -> dict[str, object]:
 
 
 def _sources(kind: SuiteKind, params: msgspec.Struct, suite: SuiteSpec) -> dict[str, str]:
-    sources = {key: str(getattr(params, key)) for key in kind.sources}
+    sources = {key: str(getattr(params, key)) for key in kind.sources if getattr(params, key) is not UNSET}
     if suite.prompt.template:
         sources[TEMPLATE_KEY] = suite.prompt.template
     return sources

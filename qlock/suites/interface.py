@@ -5,12 +5,17 @@ A suite is a module ``qlock/suites/<kind>.py`` (or a folder) that defines
 - ``ASK_VERSION``: rises when what is asked, or how, changes (measure again);
 - ``GRADE_VERSION``: rises when a score can move (grade again, no engine needed);
 - ``Params``: a struct with defaults, the suite's own keys in ``[[suite]]``;
-- ``SOURCES``: the names of those keys that hold a data source (``"items"``, ``"text"``);
+- ``SOURCES``: the names of those keys that hold a data source (``"items"``, ``"text"``), one that is unset is none;
 - ``GATES``: the rules of gates that its outcomes can decide;
 - ``items(data, params, tokens_of)``: the questions, in order, before ``limit``;
 - ``ask(item, params)``: a generator that yields a ``Request``, is sent a ``Reply`` and returns an ``Answer``;
 - ``grade(item, answer, params)``: the ``Outcome``;
 - ``trials(items, params)``: canned replies with what they must earn, one gold and one bad for each kind of item.
+
+Only where a suite needs them, it also defines
+
+- ``REFERENCE = True``: every point is held against the one that ``[compare] reference`` names;
+- ``tokenizer_of(data, params)``: the ``tokenizer_digest`` that its data is made of; empty where any will do.
 
 All of it is pure: the same replies give the same outcome, so a record keeps the replies and is graded again by
 playing them back.
@@ -23,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 
 from qlock.core.base import Base
-from qlock.core.exchange import Failed, Reply, Request
+from qlock.core.exchange import Diverged, Failed, Reply, Request
 
 
 class Item(Base, frozen=True, kw_only=True):
@@ -42,6 +47,7 @@ class Answer(Base, frozen=True, kw_only=True):
 
     text: str = ""
     nats: tuple[float, ...] = ()
+    diverged: Diverged | None = None
     failed: str = ""
     """Why no answer could be had; such an item is never scored."""
 

@@ -8,7 +8,7 @@ from qlock.core.spec import SuiteSpec
 from qlock.engines import llama_cpp, llama_cpp_python, replay
 from qlock.errors import InputError
 from qlock.flows.kinds import engine_opener, members, params_of, suite_kind
-from qlock.suites import perplexity, tasks
+from qlock.suites import kld, perplexity, tasks
 from tests.fakes.documents import a_suite
 
 
@@ -28,6 +28,12 @@ def test_a_kind_is_what_its_module_defines() -> None:
         perplexity.trials,
     )
     assert (suite_kind("tasks").params, suite_kind("tasks").sources) == (tasks.Params, ("items",))
+
+
+def test_what_a_module_need_not_define_is_what_most_suites_are() -> None:
+    assert (suite_kind("tasks").needs_reference, suite_kind("kld").needs_reference) == (False, True)
+    assert suite_kind("kld").tokenizer_of is kld.tokenizer_of
+    assert suite_kind("tasks").tokenizer_of({}, None) == ""
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import pytest
 
 from qlock.core.spec import SettingSpec
 from qlock.errors import InputError
-from qlock.flows.kinds import engine_opener
+from qlock.flows.kinds import engine_opener, members
 from qlock.flows.pinning import fallen_back, setting
 from tests.fakes.documents import a_lock
 from tests.fakes.project import Project, items_jsonl, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
+KINDS = ", ".join(members("qlock.suites"))
 
 
 @pytest.mark.parametrize(
@@ -21,13 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
         (
             'kind = "tasks"',
             'kind = "task"',
-            "suite.digits.kind: got `task`, expected a known suite kind: perplexity, tasks",
+            f"suite.digits.kind: got `task`, expected a known suite kind: {KINDS}",
             "did you mean `tasks`?",
         ),
         (
             'kind = "tasks"',
-            'kind = "bfcl"',
-            "suite.digits.kind: got `bfcl`, expected a known suite kind: perplexity, tasks",
+            'kind = "chess"',
+            f"suite.digits.kind: got `chess`, expected a known suite kind: {KINDS}",
             "",
         ),
         (

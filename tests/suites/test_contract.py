@@ -25,6 +25,8 @@ from qlock.core.exchange import (
     Called,
     Complete,
     Completed,
+    Diverge,
+    Diverged,
     Failed,
     Outcome,
     Reply,
@@ -69,15 +71,25 @@ completed = st.builds(
     prompt_tokens=st.integers(0, 9),
     why=st.text(max_size=9),
 )
-scored = st.builds(Scored, nats=st.lists(st.floats(), max_size=8).map(tuple))
+several = st.lists(st.floats(), max_size=8).map(tuple)
+scored = st.builds(Scored, nats=several)
+diverged = st.builds(
+    Diverged,
+    nats=several,
+    reference_nats=several,
+    kld_nats=several,
+    reverse_kld_nats=several,
+    same_top=st.lists(st.booleans(), max_size=8).map(tuple),
+    pieces=st.lists(texts, max_size=8).map(tuple),
+)
 called = st.builds(Called, results=st.lists(st.text(), max_size=3).map(tuple), state=st.just({}))
 failed = st.builds(Failed, why=st.text())
-replies: st.SearchStrategy[Reply] = completed | scored | called | failed
-answers = st.builds(Answer, text=texts, nats=st.lists(st.floats(), max_size=8).map(tuple))
+replies: st.SearchStrategy[Reply] = completed | scored | diverged | called | failed
+answers = st.builds(Answer, text=texts, nats=several, diverged=st.none() | diverged)
 
 
 def test_there_are_suites() -> None:
-    assert {"perplexity", "tasks"} <= set(KINDS)
+    assert {"kld", "perplexity", "tasks"} <= set(KINDS)
 
 
 @every_kind
@@ -88,7 +100,8 @@ def test_all_names_are_defined(sample: Sample) -> None:
     assert module.GRADE_VERSION >= 1
     assert issubclass(module.Params, Base)
     assert set(module.SOURCES) <= set(known_keys(module.Params, ""))
-    assert set(module.SOURCES) == set(sample.sample.DATA)
+    given = {key for key in module.SOURCES if getattr(sample.params, key) is not msgspec.UNSET}
+    assert given == set(sample.sample.DATA)
     assert set(module.GATES) <= set(GATE_RULES)
 
 
@@ -135,7 +148,7 @@ def played(sample: Sample, item: Item, sent: Iterator[Reply]) -> tuple[int, Answ
     play = sample.module.ask(item, sample.params)
     request = next(play)
     for count in range(1, MOST_REPLIES + 1):
-        assert isinstance(request, Complete | Score | Call)
+        assert isinstance(request, Complete | Score | Diverge | Call)
         try:
             request = play.send(next(sent))
         except StopIteration as stop:

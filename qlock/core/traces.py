@@ -1,0 +1,104 @@
+"""Traces: a reference model's own answers, as the text that its quants are then held against.
+
+A file of traces is JSON lines: a header that says whose answers to which suite these are, then one line per answer with
+the token ids of the prompt exactly as it was asked, and those of the answer. Nothing is rendered or tokenized again when
+it is read.
+
+Lives here: the structs, reading and writing. Does not live here: taking them out of a run (``flows.traces``), and
+scoring them (``suites.kld``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from qlock.core.base import Base, Positive
+from qlock.core.canon import check_version, from_json, json_bytes
+from qlock.core.digest import Digest
+from qlock.core.exchange import Ending
+from qlock.core.facts import Setting
+from qlock.errors import InputError
+
+TRACES_VERSION = 1
+
+Token = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class Header(Base, frozen=True, kw_only=True):
+    """First line: whose answers these are."""
+
+    traces_version: int
+    traces: Positive
+    """How many lines follow."""
+    suite: str
+    point: str
+    job_digest: Digest
+    """Of the job that they come from."""
+    answers_digest: Digest
+    """Of that job's record."""
+    tensors_digest: Digest
+    tokenizer_digest: Digest
+    template_digest: Digest
+    prompts_digest: Digest
+    """The ``tokens_digest`` that the lock pinned of the suite's prompts."""
+    setting: Setting
+
+
+class Trace(Base, frozen=True, kw_only=True):
+    """One answer."""
+
+    id: str
+    """The item's; of a later turn with ``#2`` and so on behind it."""
+    slices: dict[str, str]
+    prompt: Annotated[tuple[Token, ...], msgspec.Meta(min_length=1)]
+    """Everything before the answer, BOS where the model wants one."""
+    answer: Annotated[tuple[Token, ...], msgspec.Meta(min_length=1)]
+    ending: Ending
+
+
+class Traces(Base, frozen=True, kw_only=True):
+    """A whole file."""
+
+    header: Header
+    trace: tuple[Trace, ...]
+
+
+def write_traces(header: Header, traces: Iterable[Trace]) -> bytes:
+    """The bytes of a file of traces."""
+    return b"".join(json_bytes(line) + b"\n" for line in (header, *traces))
+
+
+def read_traces(data: bytes, *, name: str) -> Traces:
+    r"""A file of traces, split on ``\n`` only.
+
+    Raises:
+        InputError: No traces, of a newer version, a damaged line, an id twice, or not as many as the header says.
+    """
+    first, *lines = data.split(b"\n")
+    if lines[-1:] != [b""]:
+        raise InputError("the last line has no end, expected a whole file").within(name)
+    header = _header(first, name)
+    traces: dict[str, Trace] = {}
+    for number, line in enumerate(lines[:-1], start=2):
+        trace = from_json(line, Trace, name=f"{name}: line {number}")
+        if trace.id in traces:
+            raise InputError(f"line {number} is a second trace of `{trace.id}`").within(name)
+        traces[trace.id] = trace
+    if len(traces) != header.traces:
+        raise InputError(f"got {len(traces)} traces, expected {header.traces} as the header says").within(
+            name
+        )
+    return Traces(header=header, trace=tuple(traces.values()))
+
+
+def _header(line: bytes, name: str) -> Header:
+    """The first line; its version is looked at first, since a newer one may have other keys."""
+    here = f"{name}: line 1"
+    plain = from_json(line, dict[str, Any], name=here)
+    if "traces_version" not in plain:
+        raise InputError("got no header, expected a file that `qlock traces` wrote").within(here)
+    check_version("traces_version", plain, TRACES_VERSION, name=here)
+    return from_json(line, Header, name=here)

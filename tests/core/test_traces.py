@@ -1,0 +1,99 @@
+"""Files of traces: written, read back, and refused with the line that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from qlock.core.traces import Header, Trace, read_traces, write_traces
+from qlock.errors import InputError
+from tests.fakes.documents import a_digest, a_setting
+
+
+def a_header(traces: int = 2, **changes: object) -> Header:
+    header = Header(
+        traces_version=1,
+        traces=traces,
+        suite="orders",
+        point="F16@f16kv",
+        job_digest=a_digest("job"),
+        answers_digest=a_digest("answers"),
+        tensors_digest=a_digest("tensors of F16"),
+        tokenizer_digest=a_digest("tokenizer"),
+        template_digest=a_digest("template"),
+        prompts_digest=a_digest("tokens of orders"),
+        setting=a_setting(),
+    )
+    return replace(header, **changes)
+
+
+def a_trace(id_: str = "order-1", **changes: object) -> Trace:
+    trace = Trace(id=id_, slices={"bank": "north"}, prompt=(1, 2, 3), answer=(4, 5), ending="eos")
+    return replace(trace, **changes)
+
+
+FILE = write_traces(a_header(), [a_trace(), a_trace("order-2")])
+
+
+def test_a_file_is_read_as_it_was_written() -> None:
+    read = read_traces(FILE, name="t.jsonl")
+    assert read.header == a_header()
+    assert read.trace == (a_trace(), a_trace("order-2"))
+
+
+LINES = FILE.split(b"\n")
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (b"", "t.jsonl: the last line has no end, expected a whole file"),
+        (FILE[:-1], "t.jsonl: the last line has no end, expected a whole file"),
+        (b'{"id": "x"}\n', "t.jsonl: line 1: got no header, expected a file that `qlock traces` wrote"),
+        (
+            FILE.replace(b'"traces_version":1', b'"traces_version":2'),
+            "t.jsonl: line 1: got traces_version `2`, this qlock reads up to `1`",
+        ),
+        (FILE.replace(b"order-2", b"order-1"), "t.jsonl: line 3 is a second trace of `order-1`"),
+        (
+            b"\n".join(LINES[:2]) + b"\n",
+            "t.jsonl: got 1 traces, expected 2 as the header says",
+        ),
+        (
+            FILE.replace(b'"answer":[4,5]', b'"answer":[]', 1),
+            "t.jsonl: line 2.answer: expected an array of length >= 1",
+        ),
+        (
+            FILE.replace(b'"prompt":[1,2,3]', b'"prompt":[1,-2,3]', 1),
+            "t.jsonl: line 2.prompt[1]: got `-2`, expected an integer >= 0",
+        ),
+    ],
+)
+def test_a_file_that_is_none_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_traces(data, name="t.jsonl")
+    assert str(caught.value) == message
+
+
+ids = st.lists(st.text(max_size=8), min_size=1, max_size=3, unique=True)
+tokens = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5).map(tuple)
+
+
+@given(ids, tokens, tokens, st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2))
+def test_any_traces_are_read_back(
+    names: list[str], prompt: tuple[int, ...], answer: tuple[int, ...], slices: dict[str, str]
+) -> None:
+    traces = tuple(a_trace(name, prompt=prompt, answer=answer, slices=slices) for name in names)
+    read = read_traces(write_traces(a_header(len(traces)), traces), name="t")
+    assert read.trace == traces
+
+
+@given(st.binary(max_size=60) | st.integers(0, len(FILE)).map(lambda at: FILE[:at]))
+def test_any_bytes_are_traces_or_an_error(data: bytes) -> None:
+    try:
+        read = read_traces(data, name="t")
+    except InputError:
+        return
+    assert write_traces(read.header, read.trace) == data
