@@ -72,8 +72,9 @@ class Talk:
             mark = " (forced with --allow)" if forced else ""
             self.say(label, f"{finding.where} is not as locked ({finding.rule}){mark}")
             self.rows(
-                ("expected", finding.expected),
-                ("found", finding.found),
+                ("changed", finding.change),
+                ("expected", "" if finding.parts else finding.expected),
+                ("found", "" if finding.parts else finding.found),
                 ("why", finding.why),
                 ("hint", "" if forced else finding.remedy),
             )
@@ -156,7 +157,7 @@ def document(value: Mapping[str, Any]) -> str:
     return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
-def finding_rows(findings: Iterable[Finding]) -> list[dict[str, str]]:
+def finding_rows(findings: Iterable[Finding]) -> list[dict[str, object]]:
     """Findings for a document, each with what to do about it."""
     import msgspec
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from qlock.core.base import Base
 from qlock.core.facts import EngineFile
@@ -42,6 +43,8 @@ class Change(Base, frozen=True, kw_only=True):
     """``UNSET`` where it is not there."""
     after: Any
     effect: Effect
+    file: str = ""
+    """Path of the file whose size, digest or the like it is; empty for all else."""
 
 
 @cache
@@ -185,8 +188,15 @@ def changes(before: Base, after: Base, *, path: str = "", effect: Effect = "outp
         here, inner = f"{path}.{name}" if path else name, weaker(effect, own)
         if name in tables and (a or b):
             yield from table_changes(a or (), b or (), path=here, effect=inner)
+        elif _is_file(before):
+            yield from (replace(one, file=path) for one in _changes_of(a, b, here, inner))
         else:
             yield from _changes_of(a, b, here, inner)
+
+
+def _is_file(value: Base) -> bool:
+    """Whether a struct is about one file: then a digest over all its bytes is among its leaves."""
+    return "sha256" in value.__struct_fields__
 
 
 def table_changes(

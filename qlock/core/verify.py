@@ -20,10 +20,12 @@ Does not live here: seeing (``flows.look``), and what a finding leads to (``flow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from qlock.core.base import Base
 from qlock.core.canon import json_bytes
@@ -46,6 +48,9 @@ _TAKEN_OVER = tuple(name for name in Setting.__struct_fields__ if name in ReadBa
 READ_BACK = (*_TAKEN_OVER, "layers_offloaded")
 """What of a setting the running engine is asked for (rule 5)."""
 
+_DIGEST = re.compile("(?:sha256|blake3):[0-9a-f]{64}")
+_DIGITS = 12
+
 _BRING_BACK = "bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
 _SAY_WHERE = "say where it lies with --models DIR (a folder that holds it under its own name)"
 
@@ -61,6 +66,15 @@ _REMEDY: dict[str, str] = {
 }
 
 
+class Part(Base, frozen=True, kw_only=True):
+    """One leaf of a file that is not as locked."""
+
+    name: str
+    """``size_bytes``."""
+    expected: str
+    found: str
+
+
 class Finding(Base, frozen=True, kw_only=True):
     """One thing that was seen and is not as locked."""
 
@@ -73,6 +87,18 @@ class Finding(Base, frozen=True, kw_only=True):
     effect: Effect
     why: str = ""
     """Why it could not be seen; or what follows from this difference."""
+    parts: tuple[Part, ...] = ()
+    """Of a file of which several leaves are not as locked: each of them. All are in ``expected`` and ``found`` too."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Every leaf that it is about, by its whole name."""
+        return tuple(f"{self.where}.{part.name}" for part in self.parts) or (self.where,)
+
+    @property
+    def change(self) -> str:
+        """What of a file changed, in one line; digests by their first digits. Empty where it is one leaf."""
+        return ", ".join(f"{one.name} {_brief(one.expected)} → {_brief(one.found)}" for one in self.parts)
 
     @property
     def remedy(self) -> str:
@@ -95,17 +121,39 @@ def differences(
 ) -> list[Finding]:
     """A finding for every leaf of ``locked`` that ``found`` has otherwise, and for what only one of them has.
 
-    An entry of a table that only one has gives one finding, not one for each of its leaves.
+    An entry of a table that only one has gives one finding, not one for each of its leaves; so does a file of which
+    several leaves differ, since its size and digests are one change.
     """
-    return [_finding(rule, change) for change in changes(locked, found, path=where, effect=effect)]
+    return _findings(rule, changes(locked, found, path=where, effect=effect))
 
 
 def entries(
     rule: Rule, table: str, locked: Iterable[Base], found: Iterable[Base], *, effect: Effect = "output"
 ) -> list[Finding]:
     """Findings for two tables of named entries, such as the files of a model."""
-    compared = table_changes(tuple(locked), tuple(found), path=table, effect=effect)
-    return [_finding(rule, change) for change in compared]
+    return _findings(rule, table_changes(tuple(locked), tuple(found), path=table, effect=effect))
+
+
+def _findings(rule: Rule, compared: Iterable[Change]) -> list[Finding]:
+    groups: dict[tuple[str, Effect], list[Finding]] = {}
+    for change in compared:
+        groups.setdefault((change.file or change.path, change.effect), []).append(_finding(rule, change))
+    return [found[0] if len(found) == 1 else _of_file(found, where) for (where, _), found in groups.items()]
+
+
+def _of_file(leaves: list[Finding], where: str) -> Finding:
+    """One finding for several leaves of a file."""
+    parts = tuple(
+        Part(name=leaf.where.removeprefix(f"{where}."), expected=leaf.expected, found=leaf.found)
+        for leaf in leaves
+    )
+    return replace(
+        leaves[0],
+        where=where,
+        expected=", ".join(f"{part.name} {part.expected}" for part in parts),
+        found=", ".join(f"{part.name} {part.found}" for part in parts),
+        parts=parts,
+    )
 
 
 def _finding(rule: Rule, change: Change) -> Finding:
@@ -159,6 +207,11 @@ def shown(value: Any) -> str:
             return for_message(json_bytes(value).decode())
         case _:
             return for_message(str(value))
+
+
+def _brief(text: str) -> str:
+    """A digest by its first digits, behind the name of its kind; other text as it is."""
+    return f"{text.partition(':')[2][:_DIGITS]}…" if _DIGEST.fullmatch(text) else text
 
 
 def read_back_findings(where: str, setting: Setting, read_back: ReadBack) -> list[Finding]:

@@ -23,15 +23,16 @@ class FindingsError(RefusedError):
         first = findings[0]
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         why = f": {first.why}" if first.why else ""
-        super().__init__(
-            f"{first.where}: got `{first.found}`, expected `{first.expected}`{why}{more}", hint=first.remedy
-        )
+        what = first.change or f"got `{first.found}`, expected `{first.expected}`"
+        super().__init__(f"{first.where}: {what}{why}{more}", hint=first.remedy)
         self.findings = findings
 
 
 def is_allowed(finding: Finding, allow: tuple[str, ...]) -> bool:
-    """Whether ``--allow`` names the fact, or a table that it stands in."""
-    return any(finding.where == fact or finding.where.startswith(f"{fact}.") for fact in allow)
+    """Whether ``--allow`` names the fact, or a table that it stands in; of a file, all that changed."""
+    return all(
+        any(place == fact or place.startswith(f"{fact}.") for fact in allow) for place in finding.places
+    )
 
 
 def refuse_unknown(lock: Lock, allow: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from qlock.cli.run import _CODES
 from qlock.cli.signals import TerminatedExit
+from qlock.core.digest import blake3_of, sha256_of
 from qlock.engines.interface import Broken, Done, Measured, Work
 from qlock.errors import ExitCode
 from qlock.flows.run import Ran
@@ -81,19 +82,23 @@ def test_a_stale_lock(locked: Project, typed: Type) -> None:
     assert typed("run", LOCK, "--frozen").code == 0
 
 
-def test_another_model_is_refused_with_a_block_for_each_finding(locked: Project, typed: Type) -> None:
+def test_another_model_is_refused_with_a_block_for_its_file(locked: Project, typed: Type) -> None:
     locked.write("models/a.gguf", tiny_gguf(3))
     said = typed("run", LOCK)
     assert (said.code, said.out) == (3, "")
     assert locked.script.asked == []
-    start = said.talk.index("error: model.A.file.a.gguf.blake3 is not as locked (model-files)")
-    names = [line.split(":")[0].strip() for line in said.talk[start + 1 : start + 5]]
-    assert names == ["expected", "found", "why", "hint"]
-    assert said.talk[start + 3] == "  why:      tensors differ; tokenizer, template, metadata identical"
-    assert said.talk[start + 4] == (
-        "  hint:     bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
+    before, after = (tiny_gguf(seed) for seed in (1, 3))
+    digests = ", ".join(
+        f"{kind} {digest_of(before).partition(':')[2][:12]}… → {digest_of(after).partition(':')[2][:12]}…"
+        for kind, digest_of in (("sha256", sha256_of), ("blake3", blake3_of))
     )
-    assert said.talk[-1] == "error: refused: this is not what is locked"
+    assert said.talk == [
+        "error: model.A.file.a.gguf is not as locked (model-files)",
+        f"  changed:  {digests}",
+        "  why:      tensors differ; tokenizer, template, metadata identical",
+        "  hint:     bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`",
+        "error: refused: this is not what is locked",
+    ]
 
 
 def test_absent_files_and_where_they_are(locked: Project, typed: Type, tmp_path: Path) -> None:
@@ -242,7 +247,12 @@ def test_json_of_a_refusal(locked: Project, typed: Type) -> None:
     assert said.code == 3
     assert (document["verb"], document["state"], document["folder"]) == ("run", "refused", "")
     assert {finding["rule"] for finding in document["findings"]} == {"suite-files"}
-    assert set(document["findings"][0]) == {"rule", "where", "expected", "found", "effect", "why", "hint"}
+    (finding,) = document["findings"]
+    assert finding.keys() == {"rule", "where", "expected", "found", "effect", "why", "parts", "hint"}
+    sizes = [len(items_jsonl(count)) for count in (8, 9)]
+    assert finding["parts"][0] == {"name": "size_bytes", "expected": str(sizes[0]), "found": str(sizes[1])}
+    assert [part["name"] for part in finding["parts"]] == ["size_bytes", "sha256", "blake3"]
+    assert finding["found"].startswith(f"size_bytes {sizes[1]}, sha256 sha256:")
 
 
 def test_json_of_a_whole_run(locked: Project, typed: Type) -> None:

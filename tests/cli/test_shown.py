@@ -117,6 +117,7 @@ def test_findings_for_a_document_say_what_to_do() -> None:
             "found": "4",
             "effect": "timing",
             "why": "",
+            "parts": (),
             "hint": "run on the locked device, or resolve for this one",
         }
     ]

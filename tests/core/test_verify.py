@@ -14,7 +14,17 @@ from qlock.core import verify
 from qlock.core.base import Base
 from qlock.core.effects import Effect, Leaf, keyed, leaves
 from qlock.core.lock import SuiteFile
-from qlock.core.verify import Finding, Rule, differences, entries, missing, read_back_findings, refuses, shown
+from qlock.core.verify import (
+    Finding,
+    Part,
+    Rule,
+    differences,
+    entries,
+    missing,
+    read_back_findings,
+    refuses,
+    shown,
+)
 from tests.fakes.changes import changed
 from tests.fakes.documents import (
     a_device,
@@ -98,6 +108,54 @@ def test_what_could_not_be_seen_is_one_finding_each(struct: Base) -> None:
             assert [(one.where, one.expected, one.found) for one in new] == [
                 (f"x.{field}.{key}", "absent", "present")
             ]
+
+
+FILES: list[Base] = [a_model().file[0], a_suite().file[0], an_engine_file()]
+
+
+@given(st.data())
+@pytest.mark.parametrize("file", FILES, ids=lambda file: type(file).__name__)
+def test_one_changed_file_is_one_finding_that_names_every_leaf(file: Base, data: st.DataObject) -> None:
+    names = [leaf.path for leaf in leaves(file) if leaf.path not in ("name", "key")]
+    chosen = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    other = file
+    for name in chosen:
+        other = changed(other, name)
+    found = differences("model-files", "x.file.a.b", file, other)
+    told = {place: one.effect for one in found for place in one.places}
+    assert told == {f"x.file.a.b.{leaf.path}": leaf.effect for leaf in leaves(file) if leaf.path in chosen}
+    assert len({one.effect for one in found}) == len(found)
+    for one in found:
+        assert (one.where == "x.file.a.b") == (len(one.places) > 1) == bool(one.change)
+
+
+def test_what_of_a_file_changed_is_told_in_a_line() -> None:
+    file = a_model().file[0]
+    other = msgspec.structs.replace(
+        file, size_bytes=file.size_bytes + 1, sha256=f"sha256:{'1' * 64}", blake3=UNSET
+    )
+    (found,) = differences("model-files", "model.Q4.file.q4.gguf", file, other)
+    assert found.where == "model.Q4.file.q4.gguf"
+    assert found.parts == (
+        Part(name="size_bytes", expected=str(file.size_bytes), found=str(file.size_bytes + 1)),
+        Part(name="sha256", expected=file.sha256, found=f"sha256:{'1' * 64}"),
+        Part(name="blake3", expected=str(file.blake3), found="missing"),
+    )
+    assert found.change == (
+        f"size_bytes {file.size_bytes} → {file.size_bytes + 1}, sha256 {file.sha256[7:19]}… → 111111111111…, "
+        f"blake3 {str(file.blake3)[7:19]}… → missing"
+    )
+    assert found.expected == f"size_bytes {file.size_bytes}, sha256 {file.sha256}, blake3 {file.blake3}"
+    assert found.found == f"size_bytes {file.size_bytes + 1}, sha256 sha256:{'1' * 64}, blake3 missing"
+
+
+def test_two_changed_files_are_two_findings() -> None:
+    a, b = (an_engine_file(name=name) for name in ("a", "b"))
+    others = [msgspec.structs.replace(file, size_bytes=1, role="math") for file in (a, b)]
+    found = entries("engine-files", "engine.e.file", [a, b], others)
+    assert [one.places for one in found] == [
+        (f"engine.e.file.{name}.role", f"engine.e.file.{name}.size_bytes") for name in ("a", "b")
+    ]
 
 
 def finding(where: str, expected: str, found: str, effect: Effect = "output", why: str = "") -> Finding:

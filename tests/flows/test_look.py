@@ -25,7 +25,9 @@ def test_every_finding_before_the_start_is_shown_at_once(project: Project) -> No
     opened = project.script.opened
     ran = project.run()
     assert (ran.state, ran.folder, project.script.opened) == ("refused", None, opened)
-    assert [(finding.rule, finding.where, finding.effect) for finding in ran.findings] == [
+    assert [
+        (finding.rule, place, finding.effect) for finding in ran.findings for place in finding.places
+    ] == [
         ("model-files", "model.A.file.a.gguf.sha256", "output"),
         ("model-files", "model.A.file.a.gguf.blake3", "output"),
         ("suite-files", "suite.digits.file.items.size_bytes", "output"),
@@ -34,6 +36,7 @@ def test_every_finding_before_the_start_is_shown_at_once(project: Project) -> No
         ("device", f"{DEVICE}.cpu_model", "output"),
         ("device", f"{DEVICE}.cores", "timing"),
     ]
+    assert len(ran.findings) == 4
     assert ran.findings[0].why == "tensors differ; tokenizer, template, metadata identical"
     assert not project.runs.exists()
 
@@ -113,8 +116,9 @@ def test_what_became_of_a_model_is_said(project: Project, data: bytes, why: str)
     project.write("models/a.gguf", data)
     ran = project.run()
     assert ran.state == "refused"
-    assert {finding.where.rpartition(".")[2] for finding in ran.findings} >= {"sha256", "blake3"}
-    assert {finding.why for finding in ran.findings} == {why}
+    (finding,) = ran.findings
+    assert {part.name for part in finding.parts} >= {"sha256", "blake3"}
+    assert finding.why == why
 
 
 def test_a_shard_with_other_bytes_is_named(tmp_path: Path) -> None:
@@ -132,10 +136,11 @@ def test_a_shard_with_other_bytes_is_named(tmp_path: Path) -> None:
     project.write_spec()
     project.lock()
     project.write("models/m-00002-of-00002.gguf", second(2))
-    assert [(finding.where, finding.why) for finding in project.run().findings] == [
-        (f"model.S.file.m-00002-of-00002.gguf.{name}", "a shard has other bytes")
-        for name in ("sha256", "blake3")
-    ]
+    (finding,) = project.run().findings
+    assert (finding.places, finding.why) == (
+        tuple(f"model.S.file.m-00002-of-00002.gguf.{name}" for name in ("sha256", "blake3")),
+        "a shard has other bytes",
+    )
 
 
 class NoHost(FixedHost):

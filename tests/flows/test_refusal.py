@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from qlock.core.escape import for_message
-from qlock.core.verify import Finding, Rule
+from qlock.core.verify import Finding, Part, Rule
 from qlock.errors import ExitCode, UsageError
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse, refuse_unknown
 from tests.fakes.documents import a_lock
@@ -54,6 +54,19 @@ def test_what_is_allowed_does_not_refuse() -> None:
 )
 def test_a_fact_is_allowed_by_its_name_or_by_that_of_its_table(fact: str, allowed: bool) -> None:  # noqa: FBT001 - a table of cases
     assert is_allowed(a_finding(), (fact,)) == allowed
+
+
+def test_a_file_is_allowed_when_all_that_changed_of_it_is() -> None:
+    parts = tuple(Part(name=name, expected="a", found="b") for name in ("sha256", "blake3"))
+    changed = a_finding("model.A.file.a.gguf", parts=parts)
+    sha256, blake3 = changed.places
+    assert is_allowed(changed, (blake3, sha256))
+    assert is_allowed(changed, ("model.A.file.a.gguf",))
+    assert is_allowed(changed, ("model",))
+    assert not is_allowed(changed, (blake3,))
+    with pytest.raises(FindingsError) as caught:
+        refuse([changed])
+    assert str(caught.value) == "model.A.file.a.gguf: sha256 a → b, blake3 a → b"
 
 
 def test_what_no_finding_can_name_is_not_allowed() -> None:
