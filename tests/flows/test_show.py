@@ -232,8 +232,10 @@ def test_what_the_run_does_not_have(project: Project) -> None:
     assert refused(project, suite="x") == ("got suite `x`, expected one of: digits, text", "")
     assert refused(project, point="x") == ("got point `x`, expected one of: A@plain, B@plain", "")
     assert refused(project, outcome=("bad",)) == (
-        "got outcome `bad`, expected one of: right, wrong, partial, unparsable, ungraded, excluded, nats,"
-        " divergence",
+        (
+            "got outcome `bad`, expected one of: "
+            "right, wrong, partial, unparsable, ungraded, excluded, nats, divergence"
+        ),
         "",
     )
     assert refused(project, ending=("full",)) == (
