@@ -15,16 +15,16 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import UNSET, inspect
 
-from qlock.core import effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, verify
+from qlock.core import effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, tasks, verify
 from qlock.core.base import Base
 from qlock.core.lock import Lock, Missing, PointPin, unset_pins
-from qlock.core.record import Closing, Record, Row, answers_digest
+from qlock.core.record import Closing, Part, Record, Row, answers_digest
 from qlock.core.spec import PointSpec, SettingSpec, Spec, SuiteSpec
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Base)
 
-MODULES = (effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, verify)
+MODULES = (effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, tasks, verify)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -211,10 +211,22 @@ def _records(draw: st.DrawFn) -> Record:
     ids = draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True))
     rows = tuple(msgspec.structs.replace(draw(strategy(Row)), item=item) for item in ids)
     header = msgspec.structs.replace(
-        draw(strategy(record.Header)), record_version=record.RECORD_VERSION, items=len(rows)
+        draw(strategy(record.Header)), record_version=record.RECORD_VERSION, items=len(rows), part=UNSET
     )
+    if draw(st.booleans()):
+        start = draw(st.integers(0, 10**6))
+        part = Part(start=start, stop=start + len(rows))
+        header = msgspec.structs.replace(header, items=part.stop + draw(st.integers(0, 10**6)), part=part)
     closing = Closing(items=len(rows), answers_digest=answers_digest(rows))
     return Record(header=header, rows=rows, closing=draw(st.sampled_from([None, closing])), torn_bytes=0)
+
+
+def _parts() -> st.SearchStrategy[Part]:
+    return st.builds(
+        lambda start, length: Part(start=start, stop=start + length),
+        st.integers(0, 2**62),
+        st.integers(1, 2**62),
+    )
 
 
 _OWN: dict[type[Base], Callable[[], st.SearchStrategy[Any]]] = {
@@ -222,6 +234,7 @@ _OWN: dict[type[Base], Callable[[], st.SearchStrategy[Any]]] = {
     Spec: _specs,
     Lock: _locks,
     Record: _records,
+    Part: _parts,
 }
 _made: dict[type[Base], st.SearchStrategy[Any]] = {}
 

@@ -17,6 +17,7 @@ _CODES = {
     "already-sealed": ExitCode.YES,
     "incomplete": ExitCode.INCOMPLETE,
     "refused": ExitCode.REFUSED,
+    "anchor-off": ExitCode.NO,
 }
 _MOST = 20
 
@@ -46,6 +47,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
     merged = flow.merge(world, flow.Asked(path=whole_path(world, path), runs=where))
     folder = short_path(world, merged.folder)
     talk.findings(merged.findings, allowed=lambda _: False)
+    talk.anchors(merged.anchors)
     match merged.state:
         case "sealed":
             talk.say("ok", f"sealed out of {counted(merged.tasks)}; answers_digest {merged.answers_digest}")
@@ -53,6 +55,9 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
             talk.say("ok", f"this run is sealed; answers_digest {merged.answers_digest}")
         case "refused":
             talk.say("error", "refused: the tasks were not measured on the same engine and device")
+        case "anchor-off":
+            talk.say("error", "a published score did not come out again, so the run is not sealed")
+            talk.say("hint", "look at the anchor's source, its setting and its suite")
         case "incomplete":
             for task in merged.missing[:_MOST]:
                 talk.say("error", f"task `{task}` is not done")
@@ -68,6 +73,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
         "tasks": merged.tasks,
         "missing": merged.missing,
         "findings": finding_rows(merged.findings),
+        "anchors": merged.anchors,
         "answers_digest": merged.answers_digest,
         "scores": merged.scores,
     }

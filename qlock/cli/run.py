@@ -18,6 +18,7 @@ from qlock.cli.shown import (
     Answer,
     Means,
     Talk,
+    counted,
     document,
     finding_rows,
     offline,
@@ -31,7 +32,7 @@ from qlock.errors import ExitCode
 if TYPE_CHECKING:
     from qlock.core.verify import Finding
     from qlock.flows.deadline import Deadline
-    from qlock.flows.run import Ran
+    from qlock.flows.run import Asked, Ran
     from qlock.flows.scores import JobScore
     from qlock.world.interface import World
 
@@ -124,12 +125,30 @@ def _run(means: Means, line: Line) -> Answer:
         engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
     )
     _say_forced(means.talk, line.allow)
+    if not (line.task or line.repeat_lock):
+        _say_unfinished(means.talk, world, asked, line)
     with _until(limit, world), _Kept(means.talk), progress_on(means.talk, world.clock) as talk:
         ran = flow.run(world, asked, means.opener(lock.engine[0].kind), talk)
     forced = _forced(world, ran, line)
     _say(means.talk, ran, line, world)
     _say_forced(means.talk, forced)
     return Answer(_CODES[ran.state], _data(world, ran, forced, as_json=line.as_json))
+
+
+def _say_unfinished(talk: Talk, world: World, asked: Asked, line: Line) -> None:
+    """What tasks have done is taken over; that there are others, which may be running, is to be known."""
+    from qlock.flows.tasks import place_of, unfinished
+
+    left = unfinished(world, place_of(world, asked.lock_path, asked.runs))
+    if left:
+        talk.say(
+            "note",
+            f"{counted(len(left))} of this run, first `{left[0]}`, not done: what it answered is asked again here",
+        )
+        talk.say(
+            "hint",
+            f"rather finish tasks with `qlock run {line.lock} --task ID` or `qlock submit`, then `qlock merge {line.lock}`",
+        )
 
 
 def _until(limit: Deadline | None, world: World) -> AbstractContextManager[None]:
@@ -190,12 +209,7 @@ def _say(talk: Talk, ran: Ran, line: Line, world: World) -> None:
     for trial in ran.trials:
         talk.say("error", f"{trial.suite}: a canned reply to `{trial.item}` was not graded as it must be")
         talk.rows(("expected", trial.expected), ("found", trial.found))
-    for anchor in ran.anchors:
-        talk.say(
-            "ok" if anchor.holds else "error",
-            f"anchor {anchor.model} {anchor.suite}: got `{anchor.found:.4f}`, "
-            f"expected `{anchor.published}` ± {anchor.tolerance}",
-        )
+    talk.anchors(ran.anchors)
     for broken in ran.broken[:_MOST_BROKEN]:
         talk.say("error", f"{broken.job}: `{broken.item}` was not answered: {broken.why}")
     if len(ran.broken) > _MOST_BROKEN:

@@ -20,6 +20,7 @@ from qlock.errors import ExitCode
 if TYPE_CHECKING:
     from qlock.core.verify import Finding
     from qlock.engines.interface import Engine
+    from qlock.flows.anchors import AnchorCheck
     from qlock.world.interface import World
 
 _COLOURS = {"error": "red", "warning": "yellow", "hint": "cyan", "note": "blue", "ok": "green"}
@@ -77,6 +78,15 @@ class Talk:
                 ("found", "" if finding.parts else finding.found),
                 ("why", finding.why),
                 ("hint", "" if forced else finding.remedy),
+            )
+
+    def anchors(self, checks: Iterable[AnchorCheck]) -> None:
+        """A line for each published score: what came out here."""
+        for check in checks:
+            self.say(
+                "ok" if check.holds else "error",
+                f"anchor {check.model} {check.suite}: got `{check.found:.4f}`, "
+                f"expected `{check.published}` ± {check.tolerance}",
             )
 
     def rows(self, *rows: tuple[str, str]) -> None:

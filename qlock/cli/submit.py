@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from qlock.flows.submit import Submitted
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
-_WISHES = ("partition", "account", "gres", "cpus", "memory", "time", "nice", "at_once")
+_WISHES = ("partition", "account", "gres", "cpus", "memory", "time", "nice", "at_once", "shard_items")
 
 
 @click.command("submit")
 @click.argument("lock", type=click.Path(path_type=Path))
-@click.option("--partition", metavar="NAME", help="As in the spec's [slurm] table; so are the next seven.")
+@click.option("--partition", metavar="NAME", help="As in the spec's [slurm] table; so are the next eight.")
 @click.option("--account", metavar="NAME", help="Whom the time is counted to.")
 @click.option("--gres", metavar="WHAT", help="Such as gpu:1.")
 @click.option("--cpus", type=int, metavar="N", help="Of each task.")
@@ -32,6 +32,7 @@ _WISHES = ("partition", "account", "gres", "cpus", "memory", "time", "nice", "at
 @click.option("--time", metavar="TIME", help="Limit of one task, as sbatch takes it: 8:00:00.")
 @click.option("--nice", type=int, metavar="N", help="How far others go first.")
 @click.option("--at-once", type=int, metavar="N", help="So many tasks side by side at most.")
+@click.option("--shard-items", type=int, metavar="N", help="Most items of a task; longer points are cut.")
 @click.option("--models", multiple=True, type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
 @click.option("--engine", type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
 @click.option("--runs", type=_FOLDER, metavar="DIR", help="Folder of this lock's runs, not runs/NAME@DEVICE.")
@@ -75,6 +76,7 @@ def verb(means: Means, /, **given: Any) -> Answer:
             "job": said.job,
             "tasks": said.tasks,
             "done": said.done,
+            "notes": said.notes,
             "under_way": said.under_way,
             "script": said.script,
         }
@@ -85,6 +87,8 @@ def verb(means: Means, /, **given: Any) -> Answer:
 
 def _say(means: Means, said: Submitted, lock: Path) -> None:
     talk = means.talk
+    for note in said.notes:
+        talk.say("note", note)
     counts = f"{len(said.done)} done, {len(said.under_way)} in the queue"
     match said.state:
         case "submitted":

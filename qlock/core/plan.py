@@ -1,8 +1,6 @@
 """From a lock to its jobs: what runs, under which digest, with which seeds.
 
-Tasks too: the jobs of one point, which one process does.
-
-Does not live here: running them (``flows.run``), spreading tasks over a cluster (``core.sbatch``).
+Does not live here: what one process does of them (``core.tasks``), running them (``flows.run``).
 """
 
 from __future__ import annotations
@@ -11,12 +9,13 @@ import hashlib
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Count, Positive
 from qlock.core.digest import Digest, digest_of
 from qlock.core.effects import what_changes_output
 from qlock.core.lock import Lock, PointPin, PromptsPin, SuitePin
+from qlock.core.record import Part
 from qlock.errors import InputError
 
 
@@ -30,6 +29,18 @@ class Job(Base, frozen=True, kw_only=True):
     suite: str
     repeat: Positive
     items: Count
+    part: Part | UnsetType = UNSET
+    """Which of the items are asked, where this is a shard's part of the job; all of them otherwise."""
+
+    @property
+    def asked(self) -> int:
+        """How many items are asked."""
+        return self.items if self.part is UNSET else self.part.stop - self.part.start
+
+    @property
+    def places(self) -> slice:
+        """Where the asked ones are among all of them."""
+        return slice(None) if self.part is UNSET else slice(self.part.start, self.part.stop)
 
 
 def jobs(lock: Lock) -> tuple[Job, ...]:
@@ -102,68 +113,3 @@ def item_seed(seed: int, item: str, repeat: int) -> int:
     """The seed of one item in one repeat: 63 bits of SHA-256, never drawn from the order of work."""
     data = f"qlock seed 1\n{seed}\n{repeat}\n{item}".encode()
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 1
-
-
-class Task(Base, frozen=True, kw_only=True):
-    """What one process does: the jobs of one point, which share its load; the unit of Slurm."""
-
-    id: str
-    """The point's name, ``MODEL@SETTING``; also the name of the task's folder."""
-    index: Count
-    """Its place among the tasks of the lock, counted from 0: the index in an array of jobs."""
-    digest: Digest
-    jobs: tuple[Job, ...]
-    items: Count
-    """Of all its jobs."""
-
-
-def tasks(lock: Lock) -> tuple[Task, ...]:
-    """Every task of a lock, in the order of its points; points that sit no suite give none."""
-    by_point: dict[str, list[Job]] = {}
-    for job in jobs(lock):
-        by_point.setdefault(job.point, []).append(job)
-    return tuple(
-        Task(
-            id=point,
-            index=index,
-            digest=digest_of("task", {job.name: job.digest for job in mine}),
-            jobs=tuple(mine),
-            items=sum(job.items for job in mine),
-        )
-        for index, (point, mine) in enumerate(by_point.items())
-    )
-
-
-def task_named(lock: Lock, id_: str) -> Task:
-    """The task of this id.
-
-    Raises:
-        InputError: The lock has none.
-    """
-    for task in tasks(lock):
-        if task.id == id_:
-            return task
-    raise InputError(f"got task `{id_}`, expected one of the lock", hint="list them with `qlock plan LOCK`")
-
-
-def lock_of_task(lock: Lock, id_: str) -> Lock:
-    """The part of a lock that a task is about: its point, model, suites and anchors.
-
-    The digests of its jobs are those of the whole lock.
-
-    Raises:
-        InputError: The lock has no such task.
-    """
-    task = task_named(lock, id_)
-    point = _named(lock.point, task.id)
-    return msgspec.structs.replace(
-        lock,
-        point=(point,),
-        model=(_named(lock.model, point.model),),
-        suite=tuple(suite for suite in lock.suite if point.name in suite.points),
-        anchor=tuple(
-            anchor
-            for anchor in lock.anchor
-            if anchor.model == point.model and anchor.setting in (UNSET, point.setting)
-        ),
-    )

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from qlock.core.base import Base, Count, Finite, Positive
@@ -32,6 +33,20 @@ class Times(Base, frozen=True, kw_only=True):
     decode_s: Finite
 
 
+class Part(Base, frozen=True, kw_only=True):
+    """A stretch of the items of a job, by their places in its suite, counted from 0."""
+
+    start: Count
+    """The first one."""
+    stop: Positive
+    """The one behind the last."""
+
+    def __post_init__(self) -> None:
+        """No part is empty."""
+        if self.stop <= self.start:
+            raise ValueError(f"stop: got `{self.stop}`, expected more than start `{self.start}`")
+
+
 class Header(Base, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     """First line: which job this is."""
 
@@ -44,6 +59,14 @@ class Header(Base, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     point: str
     repeat: Positive
     items: Positive
+    """Of the whole job."""
+    part: Part | UnsetType = UNSET
+    """Which of them are asked here, in the record of a shard; all of them otherwise."""
+
+    @property
+    def asked(self) -> int:
+        """How many items the record has when it is closed."""
+        return self.items if self.part is UNSET else self.part.stop - self.part.start
 
 
 class Row(Base, frozen=True, kw_only=True, tag_field="kind", tag="row"):
@@ -112,6 +135,9 @@ class SealedJob(Base, frozen=True, kw_only=True):
     job_digest: Digest
     answers_digest: Digest
     items: Count
+    """In its record."""
+    part: Part | UnsetType = UNSET
+    """As in the header of its record."""
     taken_from: str
     """Run that the record was taken over from; empty when it was measured here."""
 
@@ -232,9 +258,9 @@ def _header(text: bytes, name: str) -> Header:
 def _check_closing(record: Record, name: str) -> None:
     if record.closing is None:
         return
-    if record.closing.items != record.header.items:
+    if record.closing.items != record.header.asked:
         raise InputError(
-            f"got {record.closing.items} items in the closing line, expected {record.header.items} as the header says"
+            f"got {record.closing.items} items in the closing line, expected {record.header.asked} as the header says"
         ).within(name)
     if record.closing.items != len(record.rows):
         raise InputError(

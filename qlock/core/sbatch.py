@@ -53,6 +53,8 @@ class SlurmSpec(Base, frozen=True, kw_only=True):
     nice: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] | UnsetType = UNSET
     at_once: Annotated[int, msgspec.Meta(ge=1)] | UnsetType = UNSET
     """So many tasks of an array run side by side at most."""
+    shard_items: Annotated[int, msgspec.Meta(ge=1)] | UnsetType = UNSET
+    """Most items of one task: a point that is asked more is cut into shards."""
     extra: tuple[Option, ...] = ()
     """Further options of sbatch: ``--constraint=a100``."""
     setup: tuple[Line, ...] = ()

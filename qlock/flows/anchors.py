@@ -50,13 +50,13 @@ class Anchors:
         ]
 
     def check(self, job: Job) -> None:
-        """Hold the score of a closed job against what was published for it.
+        """Hold the score of a closed job against what was published for it; a shard of it has none.
 
         Raises:
             InputError: It has none.
             AbsentError: Its record is gone.
         """
-        for anchor in self.of(job.point):
+        for anchor in self.of(job.point) if job.part is UNSET else ():
             if anchor.suite != job.suite:
                 continue
             found = score_of(self._folder, self._lock, self._folder.present_record(job.name))

@@ -96,7 +96,7 @@ def misfits(lock: Lock, job: Job, record: Record, items: tuple[Item, ...] | None
     suite = next(suite for suite in lock.suite if suite.name == job.suite)
     kind = suite_kind(suite.kind)
     params = params_of(kind, suite, where=f"suite.{suite.name}")
-    by_id = {item.id: item for item in items}
+    by_id = {item.id: item for item in items[job.places]}
     for row in record.rows:
         item = by_id.get(row.item)
         if item is None:

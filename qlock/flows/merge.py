@@ -1,9 +1,9 @@
 """``merge``: the records of a run's tasks brought together, and sealed as if one process had measured them.
 
 In order: hold the run's folder; read every task's seal and hold its files against it; refuse what was measured by
-another engine, on another device, or for another lock; say which tasks are not done; then facts, items, records, and
-the seal last. Every file is put in place whole and all of it can be done again, so that a kill at any moment costs
-nothing: the next merge writes the same bytes.
+another engine, on another device, or for another lock; say which tasks are not done; then facts, items, records, those
+of shards joined; anchors that no task alone could hold; and the seal last. Every file is put in place whole and all of
+it can be done again, so that a kill at any moment costs nothing: the next merge writes the same bytes.
 
 Does not live here: measuring a task (``flows.run``).
 """
@@ -17,13 +17,17 @@ import msgspec
 
 from qlock.core.canon import json_bytes
 from qlock.core.lock import lock_digest
-from qlock.core.plan import Task, tasks
-from qlock.core.record import Seal, line_bytes
+from qlock.core.plan import Job, jobs
+from qlock.core.record import Record, Row, Seal
+from qlock.core.tasks import Task
 from qlock.core.verify import Finding, differences, entries, refuses
 from qlock.errors import InputError
+from qlock.flows.anchors import AnchorCheck, Anchors
 from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment
 from qlock.flows.scores import JobScore, job_scores
 from qlock.flows.sealing import seal_run
+from qlock.flows.submissions import known_tasks
+from qlock.flows.taking_over import joined
 from qlock.flows.tasks import Place, place_of, task_folder
 from qlock.world.interface import World
 
@@ -42,12 +46,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
     """How a merge ended."""
 
-    state: Literal["sealed", "already-sealed", "incomplete", "refused"]
+    state: Literal["sealed", "already-sealed", "incomplete", "refused", "anchor-off"]
     folder: Path
     tasks: int
     missing: tuple[str, ...] = ()
     """Tasks that are not done."""
     findings: tuple[Finding, ...] = ()
+    anchors: tuple[AnchorCheck, ...] = ()
     answers_digest: str = ""
     scores: tuple[JobScore, ...] = ()
 
@@ -70,35 +75,44 @@ def merge(world: World, asked: Asked) -> Merged:
     """
     place = place_of(world, world.cwd / asked.path, asked.runs)
     folder = place.folder
+    every = known_tasks(place)
     if not folder.path.is_dir():
-        names = tuple(task.id for task in tasks(place.lock))
-        return Merged(state="incomplete", folder=folder.path, tasks=len(names), missing=names)
+        names = tuple(task.id for task in every)
+        return Merged(state="incomplete", folder=folder.path, tasks=len(every), missing=names)
     folder.prepare(place.data)
     with world.folders.hold(folder.path):
-        every = tasks(place.lock)
+        merged = Merged(state="already-sealed", folder=folder.path, tasks=len(every))
         seal = folder.seal()
         if seal is not None:
-            return _with_scores(place, "already-sealed", seal.answers_digest)
+            return _with_scores(merged, place, seal)
         parts = [part for task in every if (part := _part(world, place, task)) is not None]
         findings = tuple(finding for part in parts[1:] for finding in _mixed(parts[0], part))
         if findings:
-            return Merged(state="refused", folder=folder.path, tasks=len(every), findings=findings)
+            return msgspec.structs.replace(merged, state="refused", findings=findings)
         there = {part.task.id for part in parts}
         missing = tuple(task.id for task in every if task.id not in there)
         if missing:
-            return Merged(state="incomplete", folder=folder.path, tasks=len(every), missing=missing)
+            return msgspec.structs.replace(merged, state="incomplete", missing=missing)
         _bring_together(place, parts)
-        return _with_scores(place, "sealed", seal_run(folder, place.lock, place.data).answers_digest)
+        anchors = _anchors(place)
+        if anchors.off():
+            return msgspec.structs.replace(merged, state="anchor-off", anchors=tuple(anchors.checks))
+        seal = seal_run(folder, place.lock, jobs(place.lock), place.data)
+        merged = msgspec.structs.replace(merged, state="sealed", anchors=tuple(anchors.checks))
+        return _with_scores(merged, place, seal)
 
 
-def _with_scores(place: Place, state: Literal["sealed", "already-sealed"], digest: str) -> Merged:
-    return Merged(
-        state=state,
-        folder=place.folder.path,
-        tasks=len(tasks(place.lock)),
-        answers_digest=digest,
-        scores=tuple(job_scores(place.folder, place.lock)),
-    )
+def _with_scores(merged: Merged, place: Place, seal: Seal) -> Merged:
+    scores = tuple(job_scores(place.folder, place.lock))
+    return msgspec.structs.replace(merged, answers_digest=seal.answers_digest, scores=scores)
+
+
+def _anchors(place: Place) -> Anchors:
+    """What the whole is held against: the score of a job that shards did is known only now."""
+    anchors = Anchors(place.folder, place.lock)
+    for job in jobs(place.lock):
+        anchors.check(job)
+    return anchors
 
 
 def _part(world: World, place: Place, task: Task) -> _Part | None:
@@ -112,7 +126,8 @@ def _part(world: World, place: Place, task: Task) -> _Part | None:
         raise InputError("the task was done for another lock", hint="remove it and run it again").within(
             where
         )
-    if {job.job: job.job_digest for job in seal.job} != {job.name: job.digest for job in task.jobs}:
+    sealed = {job.job: (job.job_digest, job.part) for job in seal.job}
+    if sealed != {job.name: (job.digest, job.part) for job in task.jobs}:
         raise InputError("the seal names other jobs than the task has").within(where)
     if tuple(folder.sealed_files()) != seal.file:
         raise InputError("the files are not as sealed", hint="remove it and run it again").within(where)
@@ -146,20 +161,23 @@ def _bring_together(place: Place, parts: list[_Part]) -> None:
     folder.write(MARK, json_bytes({part.task.id: part.task.digest for part in parts}) + b"\n")
     segments = tuple(segment for part in parts for segment in part.segments)
     folder.write_facts(RunFacts(facts_version=FACTS_VERSION, segment=segments))
-    before = 0
     for part in parts:
         for path in sorted((part.folder.path / "items").glob("[0-9a-f]*.jsonl")):
             folder.write(f"items/{path.name}", part.folder.read(f"items/{path.name}"))
-        for job in part.task.jobs:
-            _bring(part, folder, job.name, segments_before=before)
+    for job in jobs(place.lock):
+        folder.write_closed(job, _rows(parts, job))
+
+
+def _rows(parts: list[_Part], job: Job) -> tuple[Row, ...]:
+    """The rows of a job out of all tasks that did some of it, their segments counted as the whole run counts them."""
+    records: list[Record] = []
+    before = 0
+    for part in parts:
+        if any(mine.name == job.name for mine in part.task.jobs):
+            record = part.folder.record(job.name)
+            if record is None or record.closing is None:
+                raise InputError(f"the record of `{job.name}` is not whole").within(f"tasks/{part.task.id}")
+            rows = tuple(msgspec.structs.replace(row, segment=row.segment + before) for row in record.rows)
+            records.append(msgspec.structs.replace(record, rows=rows))
         before += len(part.segments)
-
-
-def _bring(part: _Part, folder: RunFolder, job: str, *, segments_before: int) -> None:
-    """Write one record with its rows' segments counted as the whole run counts them."""
-    record = part.folder.record(job)
-    if record is None or record.closing is None:
-        raise InputError(f"the record of `{job}` is not whole").within(f"tasks/{part.task.id}")
-    rows = [msgspec.structs.replace(row, segment=row.segment + segments_before) for row in record.rows]
-    lines = [record.header, *rows, record.closing]
-    folder.write(f"record/{job}.jsonl", b"".join(line_bytes(line) for line in lines))
+    return joined(records)

@@ -3,8 +3,8 @@
 In order: lock and spec; rules 1 to 3; hold the folder; then point by point: load, rules 4 to 7, trials of the graders,
 the jobs; after the last item rule 8; grades; the seal. What was measured before is not measured again.
 
-Does not live here: one point (``flows.run_point``), taking over and sealing (``flows.sealing``), the files of a run
-(``flows.run_folder``), printing.
+Does not live here: one point (``flows.run_point``), taking over (``flows.taking_over``), sealing (``flows.sealing``),
+the files of a run (``flows.run_folder``) and of its tasks (``flows.tasks``), printing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET
 
 from qlock.core.base import Count
 from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock, PointPin
-from qlock.core.plan import Job, jobs, lock_of_task
+from qlock.core.plan import Job, jobs
 from qlock.core.record import Record, Row, is_done
+from qlock.core.tasks import lock_of_task, task_named
 from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
 from qlock.errors import EngineError, QlockError
@@ -34,7 +36,7 @@ from qlock.flows.places import Places
 from qlock.flows.proving import Opener, see_engine
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing, refuse_unknown
 from qlock.flows.resolve import read_lock_file
-from qlock.flows.run_folder import TASKS, RunFolder, folder_of_lock, next_repeat
+from qlock.flows.run_folder import RunFolder, folder_of_lock, next_repeat
 from qlock.flows.run_point import Broken, Progress, Stage, TrialsFailedError, run_point
 from qlock.flows.scores import JobScore, job_scores
 from qlock.flows.sealing import (
@@ -44,10 +46,10 @@ from qlock.flows.sealing import (
     refuse_broken,
     seal_run,
     set_doubtful_aside,
-    take_over,
-    taken_over,
 )
 from qlock.flows.seat import Seat
+from qlock.flows.taking_over import take_over, taken_over
+from qlock.flows.tasks import prepared
 from qlock.world.interface import World
 from qlock.world.render import Renderer
 
@@ -117,26 +119,30 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     if stale:
         return Ran(state="stale", why=stale)
     refuse_missing(lock, lock_path, renew=renew_label(data))
-    if asked.task:
-        lock = lock_of_task(lock, asked.task)
+    task = task_named(lock, asked.task) if asked.task else None
+    todo = jobs(lock) if task is None else task.jobs
+    lock = lock if task is None else lock_of_task(lock, task)
     places = Places(world, base=project_of(lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
     stopping = stopping_findings(lock, sight, asked.allow)
     if stopping:
         state: State = "absent" if only_absent(stopping) else "refused"
         return Ran(state=state, findings=sight.findings, cached_digests=sight.cached)
-    folder = _prepared(world, asked, asked.runs or runs_folder(lock_path, lock), data)
+    runs = asked.runs or runs_folder(lock_path, lock)
+    path = next_repeat(runs, data) if asked.repeat_lock else folder_of_lock(runs, data)
+    folder = prepared(world, path, data, task=task)
     with world.folders.hold(folder.path):
         for done in (folder, RunFolder(world, folder.whole)):
             seal = done.seal()
             if seal is not None:
                 refuse_broken(done, seal)
                 ran = Ran(state="already-sealed", folder=done.path, answers_digest=seal.answers_digest)
-                return _with_scores(ran, done, lock)
+                return _with_scores(ran, done, lock, todo)
         scene = _Scene(
             world=world,
             asked=asked,
             lock=lock,
+            jobs=todo,
             data=data,
             sight=sight,
             places=places,
@@ -148,26 +154,16 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
         return _Run(scene).go()
 
 
-def _prepared(world: World, asked: Asked, runs: Path, data: bytes) -> RunFolder:
-    """The folder of the run, or of the task that is asked for in it, with the lock in it."""
-    path = next_repeat(runs, data) if asked.repeat_lock else folder_of_lock(runs, data)
-    folder = RunFolder(world, path)
-    folder.prepare(data)
-    if asked.task:
-        folder = RunFolder(world, path / TASKS / asked.task)
-        folder.prepare(data)
-    return folder
-
-
 def _build(world: World, asked: Asked, lock_path: Path, data: bytes) -> Path | None:
     """Where the spec beside the lock says that the engine lies; a spec that is not trusted says nothing."""
     return None if asked.frozen else build_folder(spec_of(world, lock_path, data), lock_path)
 
 
-def _with_scores(ran: Ran, folder: RunFolder, lock: Lock) -> Ran:
+def _with_scores(ran: Ran, folder: RunFolder, lock: Lock, todo: tuple[Job, ...]) -> Ran:
+    """What a sealed run is worth; a shard of a job has no score of its own."""
     scores = tuple(job_scores(folder, lock))
     scored = {score.job for score in scores}
-    unscored = tuple(job.name for job in jobs(lock) if job.name not in scored)
+    unscored = tuple(job.name for job in todo if job.name not in scored and job.part is UNSET)
     return msgspec.structs.replace(ran, scores=scores, unscored=unscored)
 
 
@@ -177,6 +173,8 @@ class _Scene(msgspec.Struct, frozen=True, kw_only=True):
     world: World
     asked: Asked
     lock: Lock
+    jobs: tuple[Job, ...]
+    """All that is to be done in the folder."""
     data: bytes
     sight: Sight
     places: Places
@@ -194,6 +192,7 @@ class _Run:
         self._world = scene.world
         self._asked = scene.asked
         self._lock = scene.lock
+        self._jobs = scene.jobs
         self._sight = scene.sight
         self._folder = scene.folder
         self._scene = scene
@@ -212,9 +211,9 @@ class _Run:
         self._engine_files: tuple[EngineFile, ...] = ()
 
     def go(self) -> Ran:
-        self._open = open_jobs(self._folder, self._lock)
-        if set_doubtful_aside(self._folder, self._lock, self._sight.loaded):
-            self._open = open_jobs(self._folder, self._lock)
+        self._open = open_jobs(self._folder, self._lock, self._jobs)
+        if set_doubtful_aside(self._folder, self._lock, self._jobs, self._sight.loaded):
+            self._open = open_jobs(self._folder, self._lock, self._jobs)
         if not self._asked.repeat_lock and not self._asked.allow:
             self._taken = taken_over(self._world, self._folder, self._open)
         self._segment = begin_segment(
@@ -239,7 +238,7 @@ class _Run:
         return ran
 
     def _measure(self) -> Ran:
-        for job in jobs(self._lock):
+        for job in self._jobs:
             if job.name not in self._open:
                 self._anchors.check(job)
         try:
@@ -345,7 +344,7 @@ class _Run:
     def _doubt(self, found: list[Finding]) -> None:
         stopping = self._stops(found)
         self._late += stopping
-        for job in jobs(self._lock):
+        for job in self._jobs:
             doubts = (f"model.{self._pin(job.point).model}.", "engine.")
             if job.name not in self._taken and any(one.where.startswith(doubts) for one in stopping):
                 self._folder.set_aside(job.name, self._segment)
@@ -382,9 +381,9 @@ class _Run:
 
     def _seal(self) -> Ran:
         self._end_segment()
-        seal = seal_run(self._folder, self._lock, self._scene.data)
+        seal = seal_run(self._folder, self._lock, self._jobs, self._scene.data)
         ran = self._ran("sealed", answers_digest=seal.answers_digest)
-        return _with_scores(ran, self._folder, self._lock)
+        return _with_scores(ran, self._folder, self._lock, self._jobs)
 
     def _ran(self, state: State, **more: Any) -> Ran:
         ran = Ran(

@@ -203,7 +203,7 @@ class RunFolder:
         """Put the rows in the order of the items and write the closing line."""
         by_item = {row.item: row for row in record.rows}
         rows = tuple(by_item[item] for item in order)
-        closing = Closing(items=len(rows), answers_digest=answers_digest(rows))
+        closing = closing_of(rows)
         lines = [record.header, *rows, closing]
         self.write(f"record/{record.header.job}.jsonl", b"".join(line_bytes(line) for line in lines))
         return Record(header=record.header, rows=rows, closing=closing, torn_bytes=0)
@@ -221,14 +221,9 @@ class RunFolder:
         self.write(f"record/{job}.jsonl", b"".join(line_bytes(line) for line in lines))
         return True
 
-    def take_over(self, record: Record, job: Job, *, segment: int) -> None:
-        """Write the closed record of an equal job of another run as this job's own, done in this segment."""
-        header = msgspec.structs.replace(
-            record.header, job=job.name, suite=job.suite, point=job.point, repeat=job.repeat
-        )
-        assert record.closing is not None
-        rows = [msgspec.structs.replace(row, segment=segment) for row in record.rows]
-        lines = [header, *rows, record.closing]
+    def write_closed(self, job: Job, rows: tuple[Row, ...]) -> None:
+        """Write the closed record of a job out of all its rows, which are in the order of the items."""
+        lines = [header_of(job, items=job.items), *rows, closing_of(rows)]
         self.write(f"record/{job.name}.jsonl", b"".join(line_bytes(line) for line in lines))
 
     def write_grades(self, record: Record, grades: tuple[Grade, ...], *, grade_version: int) -> None:
@@ -348,6 +343,11 @@ def items_name(digest: str) -> str:
     return f"items/{digest.removeprefix('blake3:')[:16]}.jsonl"
 
 
+def closing_of(rows: tuple[Row, ...]) -> Closing:
+    """The last line of a record with these rows."""
+    return Closing(items=len(rows), answers_digest=answers_digest(rows))
+
+
 def header_of(job: Job, *, items: int) -> Header:
     """The first line of the record of a job with so many items."""
     return Header(
@@ -358,6 +358,7 @@ def header_of(job: Job, *, items: int) -> Header:
         point=job.point,
         repeat=job.repeat,
         items=items,
+        part=job.part,
     )
 
 

@@ -23,7 +23,7 @@ from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Record, Row, is_done, tokens_of
 from qlock.core.verify import Finding, differences, entries, missing, read_back_findings
 from qlock.engines.interface import Engine
-from qlock.errors import QlockError
+from qlock.errors import InputError, QlockError
 from qlock.flows import proving
 from qlock.flows.asking import Asker, Question, respondent
 from qlock.flows.device import card_findings
@@ -218,10 +218,16 @@ def _try_graders(asked: dict[str, Sitting]) -> None:
 
 
 def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Record | Broken]:
+    every = sitting.questions
+    if job.part is not UNSET and len(every) != job.items:
+        raise InputError(
+            f"got {len(every)} items, expected {job.items}: a shard of other items than those that are locked is none"
+        ).within(job.suite)
+    questions = every[job.places]
     path = stage.folder.record_path(job.name)
     with stage.world.journals.open_journal(path) as journal:
         if not any(True for _ in journal.rows()):
-            journal.append(row_bytes(header_of(job, items=len(sitting.questions))))
+            journal.append(row_bytes(header_of(job, items=len(every))))
         before = stage.folder.present_record(job.name)
         refuse_misfit(stage.folder, stage.lock, job, before, forced=bool(stage.allow))
         done = {row.item for row in before.rows if is_done(row)}
@@ -241,14 +247,14 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
             on_row=on_row,
             is_over=stage.is_over,
         )
-        left = tuple(question for question in sitting.questions if question.item.id not in done)
+        left = tuple(question for question in questions if question.item.id not in done)
         driver.ask(left, slots=slots)
     record = stage.folder.present_record(job.name)
     broken = [row for row in record.rows if not is_done(row)]
     for row in broken:
         yield Broken(job=job.name, item=row.item, why=_why_broken(row))
-    if not broken and len(record.rows) == len(sitting.questions):
-        yield stage.folder.close_record(record, tuple(question.item.id for question in sitting.questions))
+    if not broken and len(record.rows) == len(questions):
+        yield stage.folder.close_record(record, tuple(question.item.id for question in questions))
 
 
 def _why_broken(row: Row) -> str:
@@ -275,4 +281,4 @@ class _Count:
         self._say()
 
     def _say(self) -> None:
-        self._talk(Progress(job=self._job.name, done=self._done, items=self._job.items, tokens=self._tokens))
+        self._talk(Progress(job=self._job.name, done=self._done, items=self._job.asked, tokens=self._tokens))

@@ -1,28 +1,32 @@
-"""What makes a run folder whole: taking over what sealed runs beside it hold, segments, and the seal.
+"""What makes a run folder whole: which jobs are open, segments, and the seal.
 
-Does not live here: measuring (``flows.run``), the files themselves (``flows.run_folder``).
+Does not live here: measuring (``flows.run``), taking over what others measured (``flows.taking_over``), the files
+themselves (``flows.run_folder``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
+from msgspec import UNSET
 
 from qlock import __version__
 from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock
-from qlock.core.plan import Job, jobs, prompts_of
-from qlock.core.record import Record, Seal, SealedJob, item_digest, run_answers_digest
+from qlock.core.plan import Job
+from qlock.core.record import Record, Seal, SealedJob, run_answers_digest
 from qlock.errors import InputError
 from qlock.flows.device import locked_device
 from qlock.flows.fitting import refuse_misfit
 from qlock.flows.loaded import LoadedFile, is_untouched, model_places
-from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment, items_digest, run_folders
+from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment
 from qlock.flows.scores import write_grades
 from qlock.world.interface import World
 
 
-def open_jobs(folder: RunFolder, lock: Lock) -> dict[str, Job]:
-    """Jobs by name whose record has no closing line yet.
+def open_jobs(folder: RunFolder, lock: Lock, jobs: Iterable[Job]) -> dict[str, Job]:
+    """Those of the jobs, by name, whose record has no closing line yet.
 
     Raises:
         InputError: A record is damaged, of another lock, or not one of its job, or has rows of a stretch that ``facts.json``
@@ -31,7 +35,7 @@ def open_jobs(folder: RunFolder, lock: Lock) -> dict[str, Job]:
     facts = folder.facts()
     forced = any(segment.forced for segment in facts.segment)
     found = {}
-    for job in jobs(lock):
+    for job in jobs:
         record = folder.record(job.name)
         if record is not None and record.header.job_digest != job.digest:
             raise InputError(
@@ -55,7 +59,9 @@ def _check_segments(record: Record, segments: int) -> None:
         ).within("facts.json")
 
 
-def set_doubtful_aside(folder: RunFolder, lock: Lock, loaded: tuple[LoadedFile, ...]) -> bool:
+def set_doubtful_aside(
+    folder: RunFolder, lock: Lock, jobs: Iterable[Job], loaded: tuple[LoadedFile, ...]
+) -> bool:
     """Open the jobs again that may have been measured with other bytes than those that are locked.
 
     Rule 8 comes at the end of a stretch; one that was killed did not get there. Its rows are kept where the files
@@ -64,6 +70,7 @@ def set_doubtful_aside(folder: RunFolder, lock: Lock, loaded: tuple[LoadedFile, 
     Args:
         folder: The run.
         lock: What it runs.
+        jobs: All that are done in this folder.
         loaded: The models' files of today.
 
     Returns:
@@ -76,7 +83,7 @@ def set_doubtful_aside(folder: RunFolder, lock: Lock, loaded: tuple[LoadedFile, 
     taken_out = False
     for number, segment in enumerate(facts.segment):
         before = {} if segment.looked_again else {file.where: file for file in segment.loaded}
-        for job in () if segment.looked_again else jobs(lock):
+        for job in () if segment.looked_again else jobs:
             is_sure = job.name in segment.taken_over or all(
                 where in before and where in now and is_untouched(before[where], now[where])
                 for where in models[model_of[job.point]]
@@ -88,52 +95,6 @@ def set_doubtful_aside(folder: RunFolder, lock: Lock, loaded: tuple[LoadedFile, 
         segments = tuple(msgspec.structs.replace(segment, looked_again=True) for segment in facts.segment)
         folder.write_facts(msgspec.structs.replace(facts, segment=segments))
     return taken_out
-
-
-def taken_over(world: World, folder: RunFolder, wanted: dict[str, Job]) -> dict[str, str]:
-    """Name of each wanted job that a sealed run beside this one has done, to the name of that run.
-
-    A repeat (``LOCK8.2``) takes nothing over: it is there to be measured once more. Neither is anything taken of a
-    run that was forced.
-    """
-    if "." in folder.whole.name:
-        return {}
-    by_digest = {job.digest: name for name, job in wanted.items() if folder.record(name) is None}
-    found = {}
-    for path in run_folders(folder.whole.parent):
-        seal = RunFolder(world, path).seal() if path != folder.whole else None
-        if seal is None or seal.forced:
-            continue
-        for sealed_job in seal.job:
-            name = by_digest.pop(sealed_job.job_digest, None)
-            if name is not None:
-                found[name] = path.name
-    return found
-
-
-def take_over(world: World, folder: RunFolder, lock: Lock, job: Job, *, source: str, segment: int) -> None:
-    """Copy a closed record out of the sealed run ``source`` as this job's own.
-
-    Raises:
-        InputError: What lies there does not fit its seal.
-    """
-    other = RunFolder(world, folder.whole.parent / source)
-    seal = other.seal()
-    theirs = next((one for one in seal.job if one.job_digest == job.digest), None) if seal else None
-    if theirs is None:
-        raise InputError(f"the sealed run `{source}` was changed while it was read")
-    record = other.record(theirs.job)
-    if record is None or record.closing is None:
-        raise InputError(f"the sealed run `{source}` misses the record of `{theirs.job}`")
-    if record.closing.answers_digest != theirs.answers_digest:
-        raise InputError(f"the record of `{theirs.job}` in `{source}` does not fit its seal")
-    point = next(pin for pin in lock.point if pin.name == job.point)
-    digest = prompts_of(point, job.suite).items_digest
-    items = other.items(digest)
-    if items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items]) != digest:
-        raise InputError(f"the items of `{theirs.job}` in `{source}` are not those that were asked")
-    folder.write_items(digest, items)
-    folder.take_over(record, job, segment=segment)
 
 
 def begin_segment(
@@ -199,21 +160,23 @@ def end_segment(
     folder.write_facts(RunFacts(facts_version=FACTS_VERSION, segment=segments))
 
 
-def seal_run(folder: RunFolder, lock: Lock, lock_bytes: bytes) -> Seal:
-    """Grade every record and seal the folder; every job must be closed."""
+def seal_run(folder: RunFolder, lock: Lock, jobs: Iterable[Job], lock_bytes: bytes) -> Seal:
+    """Grade every whole record and seal the folder; each of its jobs must be closed."""
     facts = folder.facts()
     sealed_jobs = []
-    for job in jobs(lock):
+    for job in jobs:
         record = folder.present_record(job.name)
         if record.closing is None:
             raise InputError("the closing line is gone").within(f"record/{job.name}.jsonl")
-        write_grades(folder, lock, record)
+        if job.part is UNSET:
+            write_grades(folder, lock, record)
         sealed_jobs.append(
             SealedJob(
                 job=job.name,
                 job_digest=job.digest,
                 answers_digest=record.closing.answers_digest,
                 items=record.closing.items,
+                part=job.part,
                 taken_from=_taken_from(record, facts),
             )
         )

@@ -12,7 +12,7 @@ import msgspec
 
 from qlock.core.base import Base, Count
 from qlock.errors import AbsentError
-from qlock.flows.submissions import by_task, last_words, submissions
+from qlock.flows.submissions import by_task, known_tasks, last_words, submissions
 from qlock.flows.tasks import TaskSeen, place_of, tasks_seen
 from qlock.world.interface import Missing, SlurmTask, World
 
@@ -76,7 +76,7 @@ def status(world: World, path: Path, runs: Path | None = None) -> Status:
     is_sealed = folder.seal() is not None
     was_queued = {id_ for one in submitted for id_ in one.tasks} if is_asked else set()
     rows = []
-    for seen in tasks_seen(world, place):
+    for seen in tasks_seen(world, place, known_tasks(place)):
         if is_sealed or seen.is_sealed:
             rows.append(_row(seen, "done", done=seen.items))
         elif seen.id in waiting:

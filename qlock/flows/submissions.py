@@ -15,7 +15,9 @@ import msgspec
 
 from qlock.core.base import Base, Count, Positive
 from qlock.core.canon import from_json, json_bytes
+from qlock.core.tasks import Task
 from qlock.flows.run_folder import RunFolder
+from qlock.flows.tasks import Place, planned
 from qlock.world.interface import SlurmTask
 
 FOLDER = "slurm"
@@ -38,6 +40,12 @@ def submissions(folder: RunFolder) -> tuple[Submission, ...]:
     paths = (folder.path / FOLDER).glob("[0-9]*.json")
     found = [from_json(folder.read(f"{FOLDER}/{path.name}"), Submission, name=path.name) for path in paths]
     return tuple(sorted(found, key=lambda one: one.number))
+
+
+def known_tasks(place: Place, *, shard_items: int | None = None) -> tuple[Task, ...]:
+    """The tasks of a run, cut as they were begun or last queued, else as is asked or the spec beside the lock has it."""
+    queued = [id_ for one in submissions(place.folder) for id_ in one.tasks]
+    return planned(place, shard_items=shard_items or place.shard_items, queued=queued)
 
 
 def next_number(folder: RunFolder) -> int:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET
 
-from qlock.core.plan import Task, tasks
 from qlock.core.sbatch import Array, SlurmSpec, script
+from qlock.core.tasks import Task, cuts_of_length
 from qlock.errors import InputError
 from qlock.flows.beside import renew_label, spec_of, why_stale
 from qlock.flows.refusal import refuse_missing
@@ -28,7 +29,7 @@ from qlock.flows.submissions import (
     submissions,
     write_submission,
 )
-from qlock.flows.tasks import Place, place_of, task_folder, tasks_seen
+from qlock.flows.tasks import Place, in_shards, place_of, planned, task_folder, tasks_seen
 from qlock.world.interface import World
 
 _NOT_IN_SCRIPT = frozenset('"\\%\n\r')
@@ -63,6 +64,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     done: tuple[str, ...] = ()
     under_way: tuple[str, ...] = ()
     """In the queue already."""
+    notes: tuple[str, ...] = ()
 
 
 def submit(world: World, asked: Asked) -> Submitted:
@@ -93,20 +95,23 @@ def _queue(world: World, asked: Asked, place: Place, lock_path: Path) -> Submitt
     folder = place.folder
     before = submissions(folder)
     waiting = by_task(before, world.slurm.queue()) if before else {}
-    done = tuple(seen.id for seen in tasks_seen(world, place) if seen.is_sealed)
-    todo = tuple(task for task in tasks(place.lock) if task.id not in done and task.id not in waiting)
+    slurm = _slurm(world, asked, place, lock_path)
+    every = planned(place, shard_items=slurm.shard_items, queued=waiting)
+    done = tuple(seen.id for seen in tasks_seen(world, place, every) if seen.is_sealed)
+    todo = tuple(task for task in every if task.id not in done and task.id not in waiting)
     said = Submitted(
         state="nothing-left",
         folder=folder.path,
         tasks=tuple(task.id for task in todo),
         done=done,
         under_way=tuple(waiting),
+        notes=_kept_cuts(place, slurm, every),
     )
     if not todo:
         return said
     number = next_number(folder)
     path = script_path(folder, number)
-    text = script(_slurm(world, asked, place, lock_path), _array(asked, place, lock_path, todo))
+    text = script(slurm, _array(asked, place, lock_path, todo))
     said = msgspec.structs.replace(said, script=text, script_path=path)
     if asked.dry_run:
         return msgspec.structs.replace(said, state="dry-run")
@@ -127,6 +132,17 @@ def _queue(world: World, asked: Asked, place: Place, lock_path: Path) -> Submitt
         ),
     )
     return msgspec.structs.replace(said, state="submitted", job=job)
+
+
+def _kept_cuts(place: Place, slurm: SlurmSpec, every: tuple[Task, ...]) -> tuple[str, ...]:
+    """A note for each point that goes on in other shards than are asked for."""
+    asked = {} if slurm.shard_items is UNSET else cuts_of_length(place.lock, slurm.shard_items)
+    begun = {task.point: task.shards for task in every}
+    return tuple(
+        f"`{point}` goes on as it was begun, {in_shards(cut)}"
+        for point, cut in begun.items()
+        if cut != asked.get(point, 1)
+    )
 
 
 def _slurm(world: World, asked: Asked, place: Place, lock_path: Path) -> SlurmSpec:

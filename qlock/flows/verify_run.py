@@ -27,6 +27,7 @@ from qlock.core.base import Base, Count
 from qlock.core.lock import Lock, lock_digest
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Grade, Record, Seal, SealedJob, item_digest, run_answers_digest
+from qlock.core.tasks import task_named
 from qlock.errors import AbsentError, InputError
 from qlock.flows.fitting import locked_items, misfits
 from qlock.flows.grading import told
@@ -142,16 +143,22 @@ class _Look:
 
     def _jobs(self, lock: Lock) -> None:
         """3 and 4."""
-        planned = {job.name: job for job in jobs(lock)}
+        planned = {job.name: job for job in self._planned(lock)}
         for sealed in self._seal.job:
             job = planned.pop(sealed.job, None)
             if job is None:
                 self.faults.append(Fault(what=f"job.{sealed.job}", expected="no such job", found="sealed"))
             elif self._equal(f"job.{job.name}.job_digest", job.digest, sealed.job_digest):
+                self._equal(f"job.{job.name}.part", str(job.part), str(sealed.part))
                 self._record(lock, job, sealed)
                 self._items(lock, job)
         for name in planned:
             self.faults.append(Fault(what=f"job.{name}", expected="sealed", found="missing"))
+
+    def _planned(self, lock: Lock) -> tuple[Job, ...]:
+        """The jobs of the run, or of the task whose folder this is."""
+        is_task = self._folder.whole != self._folder.path
+        return task_named(lock, self._folder.path.name).jobs if is_task else jobs(lock)
 
     def _record(self, lock: Lock, job: Job, sealed: SealedJob) -> None:
         """4. Reading holds the closing line against the rows; here it is held against its job and the items."""
@@ -188,7 +195,7 @@ class _Look:
 
     def _grades(self, lock: Lock) -> None:
         """6."""
-        for job in jobs(lock):
+        for job in self._planned(lock):
             record = self._intact_record(job.name)
             name = f"grades/{job.name}.jsonl"
             asked = items_name(locked_items(lock, job))

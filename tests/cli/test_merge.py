@@ -50,6 +50,57 @@ def test_tasks_of_two_machines(locked: Project, typed: Type) -> None:
     assert said.talk[-1] == "error: refused: the tasks were not measured on the same engine and device"
 
 
+def test_shards_are_run_apart_and_the_missing_one_is_named(locked: Project, typed: Type) -> None:
+    for task in ("A@plain@1of2", "A@plain@2of2"):
+        said = typed("run", LOCK, "--task", task)
+        assert said.code == 0
+        assert said.out.endswith(f"/tasks/{task}\n")
+    assert said.talk[0:2] == ["digits.A@plain.1: 0/3 items", "digits.A@plain.1: 3/3 items"]
+    typed("run", LOCK, "--task", "B@plain@2of2")
+    assert typed("merge", LOCK).talk[0] == "error: task `B@plain@1of2` is not done"
+    typed("run", LOCK, "--task", "B@plain@1of2")
+    assert typed("merge", LOCK).talk[-1].startswith("ok: sealed out of 4 tasks; answers_digest blake3:")
+
+
+def test_a_plain_run_names_tasks_that_are_not_done_and_takes_the_others_over(
+    locked: Project, typed: Type
+) -> None:
+    typed("run", LOCK, "--task", "A@plain")
+    locked.script.kills["q03"] = 4
+    assert typed("run", LOCK, "--task", "B@plain").code == 5
+    said = typed("run", LOCK)
+    assert said.code == 0
+    assert said.talk[:2] == [
+        "note: 1 task of this run, first `B@plain`, not done: what it answered is asked again here",
+        f"hint: rather finish tasks with `qlock run {LOCK} --task ID` or `qlock submit`, then `qlock merge {LOCK}`",
+    ]
+    assert "note: taken over from earlier runs: digits.A@plain.1, text.A@plain.1" in said.talk
+
+
+def test_an_anchor_that_is_off(locked: Project, typed: Type) -> None:
+    anchor = """
+[[anchor]]
+model = "A"
+suite = "digits"
+published = 2.0
+source = "https://example.org"
+tolerance = 0.01
+"""
+    locked.write_spec(lambda text: text + anchor)
+    locked.lock()
+    for task in ("A@plain@1of2", "A@plain@2of2", "B@plain"):
+        assert typed("run", LOCK, "--task", task).code == 0
+    said = typed("merge", LOCK)
+    assert (said.code, said.out) == (1, "")
+    assert said.talk == [
+        "error: anchor A digits: got `0.1250`, expected `2.0` ± 0.01",
+        "error: a published score did not come out again, so the run is not sealed",
+        "hint: look at the anchor's source, its setting and its suite",
+    ]
+    told = json.loads(typed("merge", LOCK, "--json").out)
+    assert (told["state"], told["anchors"][0]["holds"]) == ("anchor-off", False)
+
+
 def test_a_task_and_a_repeat_do_not_go_together(locked: Project, typed: Type) -> None:
     said = typed("run", LOCK, "--task", "A@plain", "--repeat-lock")
     assert (said.code, said.talk[0]) == (2, "error: --task and --repeat-lock do not go together")

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from qlock.core.base import Base
 from qlock.core.effects import Leaf, leaves
 from qlock.core.lock import Lock, PointPin, read_lock
-from qlock.core.plan import item_seed, job_digest, jobs, lock_of_task, prompts_of, task_named, tasks
+from qlock.core.plan import item_seed, job_digest, jobs, prompts_of
 from qlock.errors import InputError
 from tests.fakes.changes import changed
 from tests.fakes.documents import (
@@ -188,43 +188,3 @@ def test_the_jobs_of_a_lock_are_those_of_its_file(lock: Lock) -> None:
 def test_prompts_are_found_by_their_suite(point: PointPin) -> None:
     for prompts in point.prompts or ():
         assert prompts_of(point, prompts.suite).suite == prompts.suite
-
-
-# Tasks
-
-
-def test_a_task_is_the_jobs_of_one_point() -> None:
-    found = tasks(a_lock())
-    assert [job for task in found for job in task.jobs] == list(jobs(a_lock()))
-    assert [(task.index, {job.point for job in task.jobs}) for task in found] == [
-        (index, {task.id}) for index, task in enumerate(found)
-    ]
-    assert [task.items for task in found] == [sum(job.items for job in task.jobs) for task in found]
-
-
-def test_the_digest_of_a_task_is_that_of_its_jobs() -> None:
-    first, second = tasks(a_lock())
-    model = msgspec.structs.replace(a_lock().model[0], tensors_digest=a_digest("other"))
-    changed_first, changed_second = tasks(
-        msgspec.structs.replace(a_lock(), model=(model, *a_lock().model[1:]))
-    )
-    assert changed_first.digest != first.digest
-    assert changed_second == second
-
-
-def test_the_lock_of_a_task_has_the_same_jobs() -> None:
-    for task in tasks(a_lock()):
-        part = lock_of_task(a_lock(), task.id)
-        assert jobs(part) == task.jobs
-        assert [model.name for model in part.model] == [task.id.partition("@")[0]]
-        assert {anchor.model for anchor in part.anchor} <= {part.model[0].name}
-    assert sum(len(lock_of_task(a_lock(), task.id).anchor) for task in tasks(a_lock())) == len(
-        a_lock().anchor
-    )
-
-
-def test_a_task_that_is_not_there_is_said() -> None:
-    with pytest.raises(InputError) as caught:
-        task_named(a_lock(), "x@y")
-    assert str(caught.value) == "got task `x@y`, expected one of the lock"
-    assert caught.value.hint == "list them with `qlock plan LOCK`"

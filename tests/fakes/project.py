@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from qlock.core.base import Base
+from qlock.core.record import SealedJob
 from qlock.errors import QlockError
 from qlock.flows import resolve, run
 from qlock.flows.resolve import Resolved
@@ -208,6 +209,44 @@ def is_whole(ran: Ran) -> bool:
 def wheres(ran: Ran) -> list[tuple[str, str]]:
     """Rule and place of each finding."""
     return [(finding.rule, finding.where) for finding in ran.findings]
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing in qlock catches it."""
+
+
+def kill_after(project: Project, rows: int) -> None:
+    """Run, and kill it once so many rows are stored."""
+    stored = 0
+
+    def talk(progress: Progress) -> None:
+        nonlocal stored
+        stored += progress.tokens > 0
+        if stored > rows:
+            raise Killed
+
+    with pytest.raises(Killed):
+        project.run(talk)
+
+
+def sealed_jobs(project: Project, ran: Ran) -> dict[str, SealedJob]:
+    seal = folder_of(project, ran).seal()
+    assert seal is not None
+    return {job.job: job for job in seal.job}
+
+
+def with_a_third_model(project: Project) -> None:
+    project.models["C"] = "file:models/c.gguf"
+    project.write("models/c.gguf", tiny_gguf(3))
+    project.write_spec()
+    project.lock()
+
+
+def edit(path: Path, old: bytes, new: bytes) -> None:
+    """Change the first of some bytes in a file; they must be there."""
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
 
 
 def fields_of(kind: type[Base], *without: str) -> list[str]:

@@ -6,12 +6,18 @@ import json
 import os
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET
 
 from qlock.core.canon import json_bytes
+from qlock.core.record import Part
+from qlock.core.tasks import tasks
 from qlock.errors import AbsentError, InputError
 from qlock.flows.merge import Asked, Merged, merge
 from qlock.flows.run_folder import RunFolder
@@ -288,3 +294,135 @@ def test_more_items_make_another_lock_with_tasks_of_its_own(project: Project) ->
     project.write("tasks/digits.jsonl", items_jsonl(9))
     project.lock(upgrade=("all",))
     assert merged(project).missing == TASKS
+
+
+# Shards
+
+
+CUTS = ("A@plain@1of3", "A@plain@2of3", "A@plain@3of3", "B@plain@1of2", "B@plain@2of2")
+
+
+def test_shards_become_the_run_that_one_process_would_have_made(project: Project) -> None:
+    alone = project.run()
+    assert alone.folder is not None
+    wanted = contents(alone.folder)
+    shutil.rmtree(alone.folder)
+    done(project, *reversed(CUTS))
+    found = merged(project)
+    assert (found.state, found.tasks, found.answers_digest) == ("sealed", 5, alone.answers_digest)
+    assert found.scores == alone.scores
+    assert verify_run(project.world, found.folder).state == "verified"
+    now = contents(found.folder)
+    assert now.keys() - wanted.keys() == {"merging.json"}
+    for name in wanted:
+        if name.startswith(("items/", "grades/")):
+            assert now[name] == wanted[name]
+    whole = RunFolder(project.world, found.folder)
+    record = whole.record("digits.A@plain.1")
+    assert record is not None
+    assert record.header.part is UNSET
+    assert [row.item for row in record.rows] == [f"q{number:02d}" for number in range(8)]
+    assert [row.segment for row in record.rows] == [0, 0, 0, 1, 1, 1, 1, 2]
+
+
+def test_a_shard_that_is_missing_is_named(project: Project) -> None:
+    done(project, *(id_ for id_ in CUTS if id_ not in ("A@plain@2of3", "B@plain@1of2")))
+    found = merged(project)
+    assert (found.state, found.missing) == ("incomplete", ("A@plain@2of3", "B@plain@1of2"))
+    assert not (found.folder / "record/digits.A@plain.1.jsonl").exists()
+
+
+def test_a_shard_that_was_stopped_goes_on(project: Project) -> None:
+    wanted = undisturbed(project)
+    shutil.rmtree(project.runs)
+    project.script.kills["q04"] = 4
+    ran = project.run(task="A@plain@2of3")
+    assert (ran.state, ran.measured, [one.item for one in ran.broken]) == ("incomplete", 3, ["q04"])
+    assert merged(project).missing == ("A@plain@1of3", "A@plain@2of3", "A@plain@3of3", "B@plain")
+    project.script.asked.clear()
+    done(project, "A@plain@2of3")
+    assert project.script.asked == ["q04"]
+    done(project, *CUTS[:1], *CUTS[2:])
+    assert merged(project).answers_digest == wanted
+
+
+def test_a_shard_has_the_scores_of_its_whole_jobs_alone(project: Project) -> None:
+    first, last = project.run(task="A@plain@1of2"), project.run(task="A@plain@2of2")
+    assert (first.scores, first.unscored) == ((), ())
+    assert [score.job for score in last.scores] == ["text.A@plain.1"]
+    assert last.unscored == ()
+    assert last.folder is not None
+    assert sorted(path.name for path in (last.folder / "grades").iterdir()) == ["text.A@plain.1.jsonl"]
+
+
+def test_the_seal_of_a_shard_says_what_it_has(project: Project) -> None:
+    done(project, *CUTS)
+    folder = task(project, "A@plain@3of3")
+    seal = folder.seal()
+    assert seal is not None
+    assert [(job.job, job.items, job.part) for job in seal.job] == [
+        ("digits.A@plain.1", 1, Part(start=7, stop=8)),
+        ("text.A@plain.1", 3, UNSET),
+    ]
+    for id_ in CUTS:
+        assert verify_run(project.world, task(project, id_).path).faults == ()
+
+
+def test_the_folder_of_another_shard_is_refused(project: Project) -> None:
+    done(project, "A@plain@2of3")
+    shutil.copytree(task(project, "A@plain@2of3").path, task(project, "A@plain@1of3").path)
+    assert refused(project) == "tasks/A@plain@1of3: the seal names other jobs than the task has"
+    faults = verify_run(project.world, task(project, "A@plain@1of3").path).faults
+    assert ("job.digits.A@plain.1.part", str(Part(start=0, stop=3)), str(Part(start=3, stop=7))) in [
+        (fault.what, fault.expected, fault.found) for fault in faults
+    ]
+
+
+def test_a_shard_of_other_items_is_none(project: Project) -> None:
+    project.write("tasks/digits.jsonl", items_jsonl(7))
+    with pytest.raises(InputError) as caught:
+        project.run(task="A@plain@1of3", allow=("suite.digits", "point.A@plain"))
+    assert str(caught.value) == (
+        "digits: got 7 items, expected 8: a shard of other items than those that are locked is none"
+    )
+
+
+ANCHOR = """
+[[anchor]]
+model = "A"
+suite = "digits"
+published = {published}
+source = "https://example.org"
+tolerance = 0.01
+"""
+
+
+@pytest.mark.parametrize("off_by, state", [(0.0, "sealed"), (0.5, "anchor-off")])
+def test_an_anchor_whose_job_was_cut_is_looked_at_in_the_merge(
+    project: Project, off_by: float, state: str
+) -> None:
+    measured = project.run().scores[0].score.value
+    project.write_spec(lambda text: text + ANCHOR.format(published=measured + off_by))
+    project.lock()
+    shutil.rmtree(project.runs)
+    done(project, *CUTS)
+    found = merged(project)
+    assert (found.state, [one.holds for one in found.anchors]) == (state, [state == "sealed"])
+    assert (found.folder / "seal.json").exists() == (state == "sealed")
+    assert merged(project).state == ("already-sealed" if state == "sealed" else "anchor-off")
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=st.integers(1, 11), second=st.integers(1, 11), order=st.randoms(use_true_random=False))
+def test_however_points_are_cut_the_answers_are_the_same(
+    tmp_path_factory: pytest.TempPathFactory, first: int, second: int, order: Random
+) -> None:
+    made = Project(tmp_path_factory.mktemp("cut"))
+    made.lock()
+    wanted = made.run().answers_digest
+    shutil.rmtree(made.runs)
+    place = place_of(made.world, made.lock_path)
+    every = [task.id for task in tasks(place.lock, {"A@plain": first, "B@plain": second})]
+    order.shuffle(every)
+    done(made, *every)
+    assert merged(made).answers_digest == wanted

@@ -11,6 +11,7 @@ from qlock.core.record import (
     Closing,
     Grade,
     Header,
+    Part,
     Record,
     Row,
     answers_digest,
@@ -97,15 +98,16 @@ def test_closing_puts_rows_in_the_order_of_the_items_and_keeps_the_last_try(fold
     assert closed.closing == Closing(items=2, answers_digest=answers_digest(closed.rows))
 
 
-def test_a_record_is_taken_over_under_the_name_and_segment_of_this_run(folder: RunFolder) -> None:
+def test_rows_of_elsewhere_are_written_as_the_closed_record_of_a_job(folder: RunFolder) -> None:
     record = a_record("a", "b")
-    job = msgspec.structs.replace(JOB, name="suite.Other@s.1", point="Other@s", suite="suite")
-    folder.take_over(record, job, segment=3)
-    taken = folder.record(job.name)
-    assert taken is not None
-    assert (taken.header.job, taken.header.point, taken.header.suite) == (job.name, "Other@s", "suite")
-    assert {row.segment for row in taken.rows} == {3}
-    assert taken.closing == record.closing
+    job = msgspec.structs.replace(JOB, name="suite.Other@s.1", point="Other@s", suite="suite", items=2)
+    folder.write_closed(job, record.rows)
+    assert folder.record(job.name) == msgspec.structs.replace(record, header=header_of(job, items=2))
+    part = msgspec.structs.replace(job, items=9, part=Part(start=7, stop=9))
+    folder.write_closed(part, record.rows)
+    written = folder.record(job.name)
+    assert written is not None
+    assert (written.header.items, written.header.part, written.closing) == (9, part.part, record.closing)
 
 
 def test_what_is_set_aside_is_open_again(folder: RunFolder) -> None:

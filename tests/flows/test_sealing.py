@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -12,19 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qlock.core.record import SealedJob
 from qlock.errors import InputError
-from qlock.flows.run import Ran
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.run_point import Progress
-from tests.fakes.project import Project, folder_of, items_jsonl, tiny_gguf
+from tests.fakes.project import Killed, Project, edit, folder_of, kill_after, tiny_gguf, with_a_third_model
 
-JOBS = ("digits.A@plain.1", "text.A@plain.1", "digits.B@plain.1", "text.B@plain.1")
 ALL_ITEMS = 22
-
-
-class Killed(BaseException):
-    """Stands for a kill: nothing in qlock catches it."""
 
 
 @pytest.fixture
@@ -32,26 +24,6 @@ def undisturbed(tmp_path: Path) -> str:
     other = Project(tmp_path / "undisturbed")
     other.lock()
     return other.run().answers_digest
-
-
-def kill_after(project: Project, rows: int) -> None:
-    """Run, and kill it once so many rows are stored."""
-    stored = 0
-
-    def talk(progress: Progress) -> None:
-        nonlocal stored
-        stored += progress.tokens > 0
-        if stored > rows:
-            raise Killed
-
-    with pytest.raises(Killed):
-        project.run(talk)
-
-
-def sealed_jobs(project: Project, ran: Ran) -> dict[str, SealedJob]:
-    seal = folder_of(project, ran).seal()
-    assert seal is not None
-    return {job.job: job for job in seal.job}
 
 
 # Going on
@@ -343,166 +315,7 @@ def test_a_repeat_that_was_killed_is_gone_on_with_and_still_takes_nothing_over(p
     )
 
 
-# Taking over
-
-
-def with_a_third_model(project: Project) -> None:
-    project.models["C"] = "file:models/c.gguf"
-    project.write("models/c.gguf", tiny_gguf(3))
-    project.write_spec()
-    project.lock()
-
-
-def test_an_added_model_is_measured_alone_and_the_rest_is_taken_over(project: Project) -> None:
-    first = project.run()
-    assert first.folder is not None
-    with_a_third_model(project)
-    project.script.asked.clear()
-    project.script.loads.clear()
-    ran = project.run()
-    assert (ran.state, ran.measured, ran.taken_over) == ("sealed", 11, tuple(sorted(JOBS)))
-    assert project.script.loads == ["c.gguf"]
-    before, after = sealed_jobs(project, first), sealed_jobs(project, ran)
-    for job in JOBS:
-        assert after[job].answers_digest == before[job].answers_digest
-        assert after[job].taken_from == first.folder.name
-    assert after["digits.C@plain.1"].taken_from == ""
-    (segment,) = folder_of(project, ran).facts().segment
-    assert segment.taken_over == dict.fromkeys(JOBS, first.folder.name)
-    assert {score.job for score in ran.scores} == {*JOBS, "digits.C@plain.1", "text.C@plain.1"}
-
-
-def test_what_was_taken_over_is_still_told_after_a_kill(project: Project) -> None:
-    first = project.run()
-    assert first.folder is not None
-    with_a_third_model(project)
-    kill_after(project, 2)
-    ran = project.run()
-    assert (ran.state, ran.taken_over) == ("sealed", ())
-    jobs = sealed_jobs(project, ran)
-    assert {job: jobs[job].taken_from for job in JOBS} == dict.fromkeys(JOBS, first.folder.name)
-
-
-def test_what_could_not_be_taken_over_any_more_is_measured_and_so_told(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = project.run()
-    assert first.folder is not None
-    with_a_third_model(project)
-
-    def kill(*_: object, **__: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "take_over", kill)
-        with pytest.raises(Killed):
-            project.run()
-    first.folder.rename(project.path / "moved away")
-    ran = project.run()
-    assert (ran.measured, {job.taken_from for job in sealed_jobs(project, ran).values()}) == (33, {""})
-
-
-def test_other_names_do_not_matter_to_what_is_taken_over(project: Project) -> None:
-    project.run()
-    project.models = {"Alpha": "file:models/a.gguf", "B": "file:models/b.gguf"}
-    project.write_spec()
-    project.lock()
-    ran = project.run()
-    assert (ran.state, ran.measured, len(ran.taken_over)) == ("sealed", 0, 4)
-    record = folder_of(project, ran).record("digits.Alpha@plain.1")
-    assert record is not None
-    assert (record.header.job, record.header.point) == ("digits.Alpha@plain.1", "Alpha@plain")
-
-
-def test_nothing_is_taken_of_a_forced_run_or_into_one(project: Project) -> None:
-    project.run(allow=("device.cpu-amd-1a-02.cpu_model",))
-    with_a_third_model(project)
-    assert project.run().taken_over == ()
-    del project.models["C"]
-    project.write_spec()
-    project.lock()
-    assert project.run(allow=("device.cpu-amd-1a-02.cpu_model",), repeat_lock=True).taken_over == ()
-
-
-def test_a_taken_over_record_is_not_set_aside_by_rule_8(project: Project) -> None:
-    project.run()
-    with_a_third_model(project)
-
-    def swap(_: str) -> None:
-        project.write("models/a.gguf", tiny_gguf(9))
-        project.write("models/c.gguf", tiny_gguf(8))
-
-    project.script.before_item = swap
-    assert project.run().state == "refused"
-    project.script.before_item = lambda _: None
-    project.write("models/a.gguf", tiny_gguf(1))
-    project.write("models/c.gguf", tiny_gguf(3))
-    assert project.run().measured == 11
-
-
-@pytest.mark.parametrize(
-    "damage, message",
-    [
-        (
-            lambda folder: os.truncate(folder / "record/digits.A@plain.1.jsonl", 2000),
-            "the sealed run `{name}` misses the record of `digits.A@plain.1`",
-        ),
-        (
-            lambda folder: (folder / "record/digits.A@plain.1.jsonl").unlink(),
-            "the sealed run `{name}` misses the record of `digits.A@plain.1`",
-        ),
-        (
-            lambda folder: edit(folder / "record/digits.A@plain.1.jsonl", b'"text":"', b'"text":"9'),
-            "record/digits.A@plain.1.jsonl: the rows do not fit the answers_digest of the closing line",
-        ),
-        (
-            lambda folder: edit(items_file(folder), b'"expected":"0"', b'"expected":"1"'),
-            "the items of `digits.A@plain.1` in `{name}` are not those that were asked",
-        ),
-        (
-            lambda folder: edit(
-                folder / "seal.json", b'"answers_digest": "blake3:', b'"answers_digest": "blake3:0'
-            ),
-            (
-                "seal.json.answers_digest: got `blake3:0{answers}`, expected `blake3:` or `sha256:` and 64 lower-case "
-                "hex digits"
-            ),
-        ),
-    ],
-    ids=["torn", "gone", "another answer", "another gold", "seal"],
-)
-def test_damage_in_a_sealed_run_beside_is_an_error_and_never_skipped(
-    project: Project, damage: object, message: str
-) -> None:
-    first = project.run()
-    assert first.folder is not None
-    assert callable(damage)
-    damage(first.folder)
-    with_a_third_model(project)
-    with pytest.raises(InputError) as caught:
-        project.run()
-    assert str(caught.value) == message.format(
-        name=first.folder.name, answers=first.answers_digest.removeprefix("blake3:")
-    )
-
-
-def items_file(folder: Path) -> Path:
-    return next(path for path in (folder / "items").iterdir() if b"expected" in path.read_bytes())
-
-
-def edit(path: Path, old: bytes, new: bytes) -> None:
-    data = path.read_bytes()
-    assert old in data
-    path.write_bytes(data.replace(old, new, 1))
-
-
-def test_other_items_are_other_jobs(project: Project) -> None:
-    project.run()
-    project.write("tasks/digits.jsonl", items_jsonl(8, start=2))
-    resolved = project.resolve(upgrade=("digits",))
-    project.lock_path.write_bytes(resolved.data)
-    ran = project.run()
-    assert (ran.measured, ran.taken_over) == (16, ("text.A@plain.1", "text.B@plain.1"))
+# Facts
 
 
 def test_facts_that_went_are_an_error(project: Project) -> None:

@@ -50,6 +50,22 @@ def test_the_queue_says_what_waits_and_what_runs(project: Project, slurm: Script
     assert second.left_s == Missing(why="it does not run")
 
 
+def test_shards_are_told_one_by_one(project: Project, slurm: ScriptedSlurm) -> None:
+    submit(
+        project.world,
+        Asked(lock_path=project.lock_path, program=("qlock",), wishes={"shard_items": 6}),
+    )
+    project.run(task="A@plain@2of2")
+    slurm.queued = [SlurmTask(job="101", index=0, state="RUNNING", reason="", node="n1", left_s=90)]
+    assert states(project) == [
+        ("A@plain@1of2", "running", 0, "on n1"),
+        ("A@plain@2of2", "done", 6, ""),
+        ("B@plain@1of2", "failed", 0, ""),
+        ("B@plain@2of2", "failed", 0, ""),
+    ]
+    assert [task.items for task in status(project.world, project.lock_path).tasks] == [5, 6, 5, 6]
+
+
 def test_what_left_the_queue_undone_has_failed_and_says_why(project: Project, slurm: ScriptedSlurm) -> None:
     queue(project)
     project.run(task="B@plain")

@@ -86,6 +86,33 @@ def test_what_is_done_or_in_the_queue_is_not_queued_again(project: Project, slur
     assert len(slurm.submitted) == 3
 
 
+def test_long_points_are_queued_as_shards(project: Project, slurm: ScriptedSlurm) -> None:
+    project.write_spec(lambda text: f"{text}\n[slurm]\nshard_items = 6\n")
+    said = submitted(project, wishes={"shard_items": 4})
+    cut = [f"{point}@{number}of3" for point in BOTH for number in (1, 2, 3)]
+    assert list(said.tasks) == cut
+    assert "#SBATCH --array=0-5" in said.script.split("\n")
+    assert "  [4]=B@plain@2of3" in said.script.split("\n")
+    slurm.queued = [element("101", 0), element("101", 4)]
+    project.run(task=cut[1])
+    again = submitted(project)  # with the spec's 6
+    assert again.tasks == (cut[2], cut[3], cut[5])
+    assert again.under_way == (cut[0], cut[4])
+    assert again.notes == (
+        "`A@plain` goes on as it was begun, in 3 shards",
+        "`B@plain` goes on as it was begun, in 3 shards",
+    )
+    assert "#SBATCH --array=2-3,5" in again.script.split("\n")
+
+
+def test_what_left_the_queue_without_a_beginning_may_be_cut_anew(
+    project: Project, slurm: ScriptedSlurm
+) -> None:
+    submitted(project, wishes={"shard_items": 4})
+    said = submitted(project)
+    assert (said.tasks, said.notes) == (BOTH, ())
+
+
 def test_a_sealed_run_is_not_queued(project: Project, slurm: ScriptedSlurm) -> None:
     project.run()
     assert submitted(project).state == "already-sealed"

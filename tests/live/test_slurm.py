@@ -121,6 +121,23 @@ def test_an_array_on_two_nodes_has_the_answers_of_one_run(
     assert rows_are_unique(project)
 
 
+def test_shards_on_two_nodes_have_the_answers_of_one_run(
+    slurm: Cluster, project: Path, undisturbed: str
+) -> None:
+    # Of each point 168 items: 8 windows, and two repeats of 80 questions.
+    job = submit(slurm, project, "--shard-items", "100")
+    wait_rows(project)
+    for index in [index for index, state in slurm.queue() if state == "RUNNING"][:1]:
+        slurm.try_call("scontrol", "requeue", f"{job}_{index}")
+    slurm.let_go()
+    slurm.wait_empty()
+    assert status(slurm, project) == {
+        f"{model}@s@{number}of2": ("done", "") for model in ("tiny", "tiny2", "tiny3") for number in (1, 2)
+    }, logs(project)
+    assert merged(project) == undisturbed
+    assert rows_are_unique(project)
+
+
 def test_what_was_cancelled_is_queued_again_and_goes_on(
     slurm: Cluster, project: Path, undisturbed: str
 ) -> None:
