@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from qlock.core.digest import blake3_of
 from qlock.core.exchange import Outcome
@@ -110,18 +111,23 @@ def sitting_of(run: OpenRun, job: Job) -> Sitting:
         InputError: As ``open_side``.
     """
     suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
-    _check_sealed(run, f"record/{job.name}.jsonl", f"grades/{job.name}.jsonl")
+    name = f"record/{job.name}.jsonl"
+    _check_sealed(run, name, *([] if job.part is not UNSET else [f"grades/{job.name}.jsonl"]))
     record = run.folder.record(job.name)
     if record is None:
         return Sitting(
-            repeat=job.repeat, items=job.items, rows=(), outcomes={}, grade_version=suite.grade_version
+            repeat=job.repeat, items=job.asked, rows=(), outcomes={}, grade_version=suite.grade_version
         )
     if record.header.job_digest != job.digest:
-        raise InputError("the record belongs to another lock").within(f"record/{job.name}.jsonl")
+        raise InputError("the record belongs to another lock").within(name)
+    if record.header.part != job.part:
+        raise InputError(
+            "the record is one of a shard", hint="bring the tasks together with `qlock merge`"
+        ).within(name)
     version, grades = _grades(run, job, suite, record)
     outcomes: dict[str, Outcome] = {grade.item: grade.outcome for grade in grades}
     return Sitting(
-        repeat=job.repeat, items=job.items, rows=record.rows, outcomes=outcomes, grade_version=version
+        repeat=job.repeat, items=job.asked, rows=record.rows, outcomes=outcomes, grade_version=version
     )
 
 
@@ -137,7 +143,7 @@ def _grades(run: OpenRun, job: Job, suite: SuitePin, record: Record) -> tuple[in
 
 
 def items_of(run: OpenRun, job: Job) -> tuple[Item, ...]:
-    """What the job asks, in order; nothing where no job that asks it has begun.
+    """What the job asks here, in order; nothing where no job that asks it has begun.
 
     Raises:
         InputError: The file is unreadable, or was changed after the seal.
@@ -150,7 +156,7 @@ def items_of(run: OpenRun, job: Job) -> tuple[Item, ...]:
     items = run.folder.items(digest)
     if run.seal is None and not forced_facts(run):
         run.folder.refuse_other_items(digest, items)
-    return items
+    return items[job.places]
 
 
 def _check_sealed(run: OpenRun, *names: str) -> None:

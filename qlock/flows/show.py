@@ -26,8 +26,9 @@ from qlock.core.escape import for_message
 from qlock.core.exchange import Chat, Complete, Ending, Failed, Outcome, Reply, Request, Ungraded
 from qlock.core.lock import SuitePin
 from qlock.core.pairs import ending_of
-from qlock.core.plan import Job, jobs, lock_of_task
+from qlock.core.plan import Job, jobs
 from qlock.core.record import Row, Times, tokens_of
+from qlock.core.tasks import Task, cut_of_id, lock_of_task, task_named
 from qlock.errors import UsageError
 from qlock.flows.asking import conversation
 from qlock.flows.grading import word
@@ -96,7 +97,7 @@ class Shown(Base, frozen=True, kw_only=True):
     left_out: Count
     """Items that another outcome or ending was asked for."""
     not_begun: dict[str, Count]
-    """Job to its items, where nothing of it was asked yet."""
+    """Job to its items that no run and no task has begun to ask."""
 
 
 def show(world: World, asked: Asked) -> Shown:
@@ -110,23 +111,27 @@ def show(world: World, asked: Asked) -> Shown:
     _known("outcome", asked.outcome, OUTCOMES)
     _known("ending", asked.ending, ENDINGS)
     run = open_run(world, asked.path)
-    lock = run.lock if run.folder.whole == run.folder.path else lock_of_task(run.lock, run.folder.path.name)
+    task = None if run.folder.whole == run.folder.path else task_named(run.lock, run.folder.path.name)
+    lock = run.lock if task is None else lock_of_task(run.lock, task)
     order = [suite.name for suite in lock.suite]
     _known("suite", filter(None, [asked.suite]), order)
     _known("point", filter(None, [asked.point]), [point.name for point in lock.point])
-    chosen = [job for job in jobs(lock) if asked.suite in ("", job.suite) and asked.point in ("", job.point)]
+    mine = jobs(lock) if task is None else task.jobs
+    chosen = [job for job in mine if asked.suite in ("", job.suite) and asked.point in ("", job.point)]
     if not chosen:
         raise UsageError(f"the point `{asked.point}` does not sit the suite `{asked.suite}`")
     seen: list[ItemSeen] = []
     ids: dict[str, None] = {}
     not_begun: dict[str, int] = {}
     for job in sorted(chosen, key=lambda job: order.index(job.suite)):
-        part = _part(world, run, job)
-        items = items_of(part, job)
-        if not items:
-            not_begun[job.name] = job.items
-        ids |= dict.fromkeys(item.id for item in items)
-        seen += _items(part, job, items, only=asked.item)
+        begun = 0
+        for place, part in _places(world, run, job):
+            items = items_of(place, part)
+            begun += len(items)
+            ids |= dict.fromkeys(item.id for item in items)
+            seen += _items(place, part, items, only=asked.item)
+        if begun < job.asked:
+            not_begun[job.name] = job.asked - begun
     if asked.item and not seen:
         raise _no_item(asked.item, tuple(ids), not_begun)
     wanted = tuple(one for one in seen if _is_wanted(one, asked))
@@ -161,12 +166,26 @@ def _is_wanted(seen: ItemSeen, asked: Asked) -> bool:
     )
 
 
-def _part(world: World, run: OpenRun, job: Job) -> OpenRun:
-    """The folder that holds a job: the run's own, or that of its task while the run is not sealed."""
-    task = run.folder.path / TASKS / job.point
-    if run.seal is not None or run.folder.record_path(job.name).exists() or not (task / "lock.toml").exists():
-        return run
-    return open_run(world, task)
+def _places(world: World, run: OpenRun, job: Job) -> list[tuple[OpenRun, Job]]:
+    """Where a job lies, and which part of it: in the run's own folder, or in those of tasks until these are merged."""
+    folder = run.folder
+    if run.seal is not None or folder.record_path(job.name).exists():
+        return [(run, job)]
+    found = [
+        (open_run(world, folder.path / TASKS / task.id), part)
+        for task in _begun(run, job.point)
+        for part in task.jobs
+        if part.name == job.name
+    ]
+    return found or [(run, job)]
+
+
+def _begun(run: OpenRun, point: str) -> list[Task]:
+    """The tasks of a point that were begun, in the order of their items."""
+    place = run.folder.path / TASKS
+    names = [path.parent.name for path in place.glob("*/lock.toml")]
+    found = [task_named(run.lock, name) for name in names if cut_of_id(name)[0] == point]
+    return sorted(found, key=lambda task: task.index)
 
 
 def _items(run: OpenRun, job: Job, items: tuple[Item, ...], *, only: str) -> Iterator[ItemSeen]:

@@ -209,6 +209,30 @@ def test_tasks_that_were_not_brought_together(project: Project) -> None:
     )
 
 
+def test_shards_that_were_not_brought_together(project: Project) -> None:
+    # Of the 2 questions and 3 windows of a point two shards have 2 and 3.
+    assert project.run(task="B@plain@2of2").state == "sealed"
+    seen = shown(project)
+    assert {item.suite for item in seen.items} == {"text"}
+    assert seen.not_begun == {"digits.A@plain.1": 2, "text.A@plain.1": 3, "digits.B@plain.1": 2}
+    assert project.run(task="B@plain@1of2").state == "sealed"
+    assert project.run(task="A@plain@2of3").state == "sealed"
+    seen = shown(project)
+    assert [(item.suite, item.point, item.is_answered) for item in seen.items] == [
+        ("digits", "A@plain", True),
+        *[("digits", "B@plain", True)] * 2,
+        ("text", "A@plain", True),
+        *[("text", "B@plain", True)] * 3,
+    ]
+    assert seen.not_begun == {"digits.A@plain.1": 1, "text.A@plain.1": 2}
+    task = next(project.runs.iterdir()) / "tasks" / "A@plain@2of3"
+    alone = shown(project, path=task)
+    assert [(item.suite, item.item) for item in alone.items] == [
+        (item.suite, item.item) for item in seen.items if item.point == "A@plain"
+    ]
+    assert (alone.is_sealed, alone.not_begun) == (True, {})
+
+
 def test_repeats_are_told_apart(project: Project) -> None:
     project.write_spec(lambda text: text.replace('kind = "tasks"', 'kind = "tasks"\nrepeats = 2'))
     project.lock()
