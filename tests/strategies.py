@@ -9,13 +9,26 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from hypothesis import strategies as st
 from msgspec import UNSET, inspect
 
-from qlock.core import effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, tasks, verify
+from qlock.core import (
+    effects,
+    exchange,
+    facts,
+    lock,
+    plan,
+    recipe,
+    record,
+    rules,
+    sbatch,
+    spec,
+    tasks,
+    verify,
+)
 from qlock.core.base import Base
 from qlock.core.lock import Lock, Missing, PointPin, unset_pins
 from qlock.core.record import Closing, Part, Record, Row, answers_digest
@@ -24,7 +37,7 @@ from qlock.core.spec import PointSpec, SettingSpec, Spec, SuiteSpec
 T = TypeVar("T")
 B = TypeVar("B", bound=Base)
 
-MODULES = (effects, exchange, facts, lock, plan, recipe, record, sbatch, spec, tasks, verify)
+MODULES = (effects, exchange, facts, lock, plan, recipe, record, rules, sbatch, spec, tasks, verify)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -142,7 +155,9 @@ def _specs(draw: st.DrawFn) -> Spec:
     anchor = strategy(spec.AnchorSpec).map(
         lambda one: (msgspec.structs.replace(one, model=model, suite=suite, setting=setting),)
     )
-    gate = strategy(spec.GateSpec).map(lambda one: (msgspec.structs.replace(one, suite=suite),))
+    gate = st.one_of([strategy(kind) for kind in get_args(rules.GateSpec)]).map(
+        lambda one: (msgspec.structs.replace(one, suite=suite),)
+    )
     point = sitting[-1]
     compare = strategy(spec.CompareSpec).map(
         lambda one: msgspec.structs.replace(one, reference=f"{point.model}@{point.setting}")

@@ -13,14 +13,13 @@ from msgspec import NODEFAULT, UNSET
 
 from qlock.core.base import Base
 from qlock.core.exchange import Right
+from qlock.core.rules import RULES, GateSpec
 from qlock.core.sbatch import SlurmSpec
 from qlock.core.spec import (
     AnchorSpec,
     CompareSpec,
     DeviceSpec,
     EngineSpec,
-    GateRule,
-    GateSpec,
     ModelSpec,
     PointSpec,
     PromptSpec,
@@ -55,7 +54,6 @@ STRUCTS: dict[str, type[Base]] = {
     "Points": PointSpec,
     "Anchors": AnchorSpec,
     "Comparison": CompareSpec,
-    "Gates": GateSpec,
     "Slurm": SlurmSpec,
 }
 GRADERS = {f"Grader `{kind}`": grader for kind, grader in zip(KINDS, get_args(Grader), strict=True)}
@@ -109,8 +107,14 @@ def test_the_keys_of_thinking_are_there_with_their_defaults() -> None:
     assert second == {field.name: shown(field) for field in msgspec.structs.fields(Thinking)}
 
 
+def test_every_key_of_a_gate_is_there_with_its_default() -> None:
+    fields = [field for rule in get_args(GateSpec) for field in msgspec.structs.fields(rule)]
+    expected = {"rule": "required"} | {field.encode_name: shown(field) for field in fields}
+    assert next(tables(section("Gates"))) == expected
+
+
 def test_every_rule_of_a_gate_and_every_treatment_is_there() -> None:
-    assert set(list(tables(section("Gates")))[1]) == set(get_args(GateRule))
+    assert tuple(list(tables(section("Gates")))[1]) == RULES
     assert set(list(tables(section("Comparison")))[1]) == set(get_args(Treatment))
 
 

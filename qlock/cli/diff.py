@@ -142,14 +142,15 @@ def _text(
 
 
 def _say(means: Means, comparisons: tuple[Comparison, ...], code: ExitCode) -> None:
+    from qlock.reports.interface.gates import named, reason
+
     for comparison in comparisons:
         for why in comparison.why:
             means.talk.say("error", f"{comparison.b.point} against {comparison.a.point}: {why}")
         for gate in comparison.gate:
             if gate.verdict != "pass":
-                means.talk.say(
-                    "error", f"{comparison.b.point}: gate of {gate.suite}: {gate.verdict}: {gate.why}"
-                )
+                told = f"{named(gate)}: {gate.verdict}: {reason(gate)}"
+                means.talk.say("error", f"{comparison.b.point}: gate {told}")
     if code == ExitCode.INVALID:
         means.talk.say("hint", _way_out(comparisons))
 

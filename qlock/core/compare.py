@@ -50,10 +50,10 @@ from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
 from qlock.core.plan import jobs
 from qlock.core.recipe import RecipeRow
+from qlock.core.rules import GateSpec
 from qlock.core.scores import Score, against_noise, described, score, withheld
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, suites_of
 from qlock.core.slices import slices
-from qlock.core.spec import GateSpec
 from qlock.core.stats import CannotTell
 from qlock.core.validity import Difference, Treatment, differences
 from qlock.errors import InputError

@@ -82,10 +82,13 @@ def _effect(hint: Any) -> Effect:
 def _is_table(hint: Any) -> bool:
     for member in _members(hint):
         plain = get_args(member)[0] if get_origin(member) is Annotated else member
-        inner = get_args(plain)
-        if get_origin(plain) is tuple and isinstance(inner[0], type) and issubclass(inner[0], Base):
+        if get_origin(plain) is tuple and all(map(_is_struct, _members(get_args(plain)[0]))):
             return True
     return False
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Base)
 
 
 def key_of(entry: Base, index: int) -> str:
@@ -213,7 +216,7 @@ def table_changes(
 
 def _changes_of(before: Any, after: Any, path: str, effect: Effect) -> Iterator[Change]:
     match before, after:
-        case Base(), Base():
+        case Base(), Base() if type(before) is type(after):
             yield from changes(before, after, path=path, effect=effect)
         case (Base() as entry, _) | (_, Base() as entry):
             yield Change(path=path, before=before, after=after, effect=weaker(effect, effect_of(entry)))

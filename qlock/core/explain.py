@@ -54,9 +54,9 @@ def explained(message: str, kind: Any, plain: Any) -> InputError:
 
 def _error(text: str, kind: Any, path: str, value: Any) -> InputError:
     if unknown := _UNKNOWN.fullmatch(text):
-        return unknown_key(unknown[1], known_keys(kind, path))
+        return unknown_key(unknown[1], _keys_of(kind, path, value))
     if absent := _ABSENT.fullmatch(text):
-        return InputError(f"the key `{absent[1]}` is missing")
+        return _absent_key(absent[1], _keys_of(kind, path, value), value)
     got = _shown_value(value)
     if other := _OTHER_TYPE.fullmatch(text):
         if other[2] == "str" or not got:
@@ -72,6 +72,14 @@ def _error(text: str, kind: Any, path: str, value: Any) -> InputError:
     if own := _OUR_KEY.fullmatch(text):
         return InputError(for_message(own[2])).within(own[1])
     return InputError(f"{got}{for_message(text[:1].lower() + text[1:])}")
+
+
+def _absent_key(key: str, known: tuple[str, ...], table: Any) -> InputError:
+    """A key that is missing, or one that nobody knows and that was meant to be it: a tag is looked for first."""
+    for other in table if isinstance(table, dict) else ():
+        if isinstance(other, str) and other not in known and _near(other, (*known, key)) == [key]:
+            return unknown_key(other, (*known, key))
+    return InputError(f"the key `{key}` is missing")
 
 
 def _words(types: str) -> str:
@@ -96,7 +104,7 @@ def _value_at(plain: Any, path: str) -> Any:
         match plain:
             case dict() if part in plain:
                 plain = plain[part]
-            case list() if part[1:-1].isdecimal():
+            case list() | tuple() if part[1:-1].isdecimal():
                 plain = plain[int(part[1:-1])]
             case _:
                 return None
@@ -105,9 +113,13 @@ def _value_at(plain: Any, path: str) -> Any:
 
 def unknown_key(key: str, known: tuple[str, ...]) -> InputError:
     """The error for a key that nobody knows, naming the nearest one that is known."""
-    near = difflib.get_close_matches(_ascii_skeleton(key[:1000]), known, n=1, cutoff=0.6)
+    near = _near(key, known)
     hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(sorted(known))}"
     return InputError(f"unknown key `{for_message(key)}`{_code_points(key)}", hint=hint)
+
+
+def _near(key: str, known: tuple[str, ...]) -> list[str]:
+    return difflib.get_close_matches(_ascii_skeleton(key[:1000]), known, n=1, cutoff=0.6)
 
 
 _LOOKALIKES = str.maketrans("аеорсухіѕјԁոɡⅼ", "aeopcyxisjdngl")
@@ -132,6 +144,19 @@ def known_keys(kind: Any, path: str) -> tuple[str, ...]:
     """The keys of the struct that stands at ``path`` (``model[0].file``) under ``kind``; empty where there is none."""
     names = [field.encode_name for struct in _structs(_type_at(kind, path)) for field in struct.fields]
     return tuple(dict.fromkeys(names))
+
+
+def _keys_of(kind: Any, path: str, table: Any) -> tuple[str, ...]:
+    """The same for one table: of a union of structs, the keys of the one that its tag names."""
+    structs = [struct for struct in _structs(_type_at(kind, path)) if _is_tagged(table, struct)]
+    names = [
+        name for struct in structs for name in (struct.tag_field, *(f.encode_name for f in struct.fields))
+    ]
+    return tuple(dict.fromkeys(filter(None, names))) or known_keys(kind, path)
+
+
+def _is_tagged(table: Any, struct: msgspec.inspect.StructType) -> bool:
+    return isinstance(table, dict) and struct.tag_field in table and table[struct.tag_field] == struct.tag
 
 
 def _type_at(kind: Any, path: str) -> msgspec.inspect.Type:

@@ -26,7 +26,8 @@ from qlock.core.digest import Digest, blake3_of
 from qlock.core.effects import keyed
 from qlock.core.escape import for_message, visible
 from qlock.core.recipe import RecipeRow
-from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec, PromptSpec, Repeats, SamplingSpec
+from qlock.core.rules import GateSpec
+from qlock.core.spec import AnchorSpec, CompareSpec, PromptSpec, Repeats, SamplingSpec
 from qlock.errors import InputError
 
 LOCK_VERSION = 1

@@ -8,7 +8,7 @@ whatever has to be looked up (``flows.resolve``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,6 +18,7 @@ from qlock.core.canon import check_version, read_toml_table, to_struct
 from qlock.core.digest import digest_of
 from qlock.core.exchange import Message
 from qlock.core.facts import CacheType
+from qlock.core.rules import GateSpec
 from qlock.core.sbatch import SlurmSpec
 from qlock.errors import InputError
 
@@ -183,22 +184,6 @@ class CompareSpec(Base, frozen=True, kw_only=True):
 
     reference: PointName
     treatment: Literal["weights", "kv", "context", "template", "sampling"] = "weights"
-
-
-GateRule = Literal["non-inferior", "no-more-errors", "ending-share", "agreement-share"]
-GATE_RULES: tuple[GateRule, ...] = get_args(GateRule)
-
-
-class GateSpec(Base, frozen=True, kw_only=True):
-    """An acceptance rule, fixed before the run."""
-
-    suite: Name
-    slice: str = ""
-    """``NAME=VALUE`` or a value that occurs in one slice name only; empty: all items."""
-    rule: GateRule
-    margin_share: Share = 0.0
-    """How much worse than the reference is still good: of the items' marks, of errors by the number of items, of replies
-    left unfinished, or of answers that are not the same."""
 
 
 class Spec(Base, frozen=True, kw_only=True):

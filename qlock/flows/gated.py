@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from msgspec import UNSET
 
 from qlock.core.escape import for_message
+from qlock.core.rules import GateSpec, rule_of
 from qlock.core.slices import slices_meant
-from qlock.core.spec import GateSpec
 from qlock.errors import InputError, QlockError
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.flows.proving import Exam
@@ -41,10 +41,11 @@ def check_gates(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> None:
 
 def _check_rule(gate: GateSpec, exam: Exam) -> None:
     rules = suite_kind(exam.pin.kind).gates
-    if gate.rule not in rules:
+    rule = rule_of(gate)
+    if rule not in rules:
         known = f"one of: {', '.join(rules)}" if rules else "no gate"
         raise InputError(
-            f"got `{gate.rule}`, expected {known}: a suite of the kind `{exam.pin.kind}` cannot decide it"
+            f"got `{rule}`, expected {known}: a suite of the kind `{exam.pin.kind}` cannot decide it"
         ).within(f"gate.{gate.suite}.rule")
 
 

@@ -19,7 +19,8 @@ from qlock.core.canon import known_keys, to_struct, unknown_key
 from qlock.core.escape import for_message
 from qlock.core.exchange import Outcome
 from qlock.core.lock import SuitePin
-from qlock.core.spec import GateRule, SuiteSpec
+from qlock.core.rules import Rule
+from qlock.core.spec import SuiteSpec
 from qlock.engines.interface import Engine
 from qlock.errors import InputError
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
@@ -42,7 +43,7 @@ class SuiteKind(Base, frozen=True, kw_only=True):
     ask_version: Positive
     grade_version: Positive
     sources: tuple[str, ...]
-    gates: tuple[GateRule, ...] = ()
+    gates: tuple[Rule, ...] = ()
     params: Any
     """The struct of the suite's own keys."""
     items: Callable[[Data, Any, TokensOf], tuple[Item, ...]]

@@ -17,9 +17,9 @@ from qlock.core.comparison import Comparison
 from qlock.core.escape import for_xml
 from qlock.core.gates import Gate
 from qlock.core.ladder import Ladder, ladder
-from qlock.core.units import share_percent
 from qlock.reports.interface import headline
 from qlock.reports.interface.bridge import DESCRIBES, steps
+from qlock.reports.interface.gates import asks, named, reason
 
 SUFFIX = ".xml"
 
@@ -106,13 +106,12 @@ def _steps(comparison: Comparison, bridge: Bridge) -> Iterator[_Case]:
 
 def _gate(point: str, gate: Gate) -> _Case:
     outcomes = {"pass": "", "fail": "failure", "undecided": "error"}
-    why = f": {gate.why}" if gate.why else ""
     return _Case(
         group=f"{point}.gates",
-        name=f"{gate.suite} {gate.slice or '(all)'} {gate.rule} {share_percent(gate.margin_share)}",
+        name=f"{named(gate)}: {asks(gate.asked)}",
         outcome=outcomes[gate.verdict],
         type=gate.verdict,
-        message=f"{gate.verdict}{why}",
+        message=f"{gate.verdict}: {reason(gate)}",
     )
 
 

@@ -46,7 +46,7 @@ def test_the_help_names_every_choice() -> None:
 def test_a_gate_that_is_not_passed_is_no(project: Project, typed: Type) -> None:
     said = typed("diff", a_run(project, COMPARE + GATE))
     assert said.code == 1
-    assert said.talk[0].startswith("error: B@plain: gate of digits: ")
+    assert said.talk == ["error: B@plain: gate no-more-errors of digits: fail: 8 errors against 7, 8 pairs"]
 
 
 def test_what_may_not_be_compared_is_said_and_shown(project: Project, typed: Type) -> None:

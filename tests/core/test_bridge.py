@@ -8,9 +8,9 @@ from qlock.core.bridge import Bridge, Span, Stop, bridge, needs_bridge
 from qlock.core.compare import compare, compare_locks
 from qlock.core.comparison import exit_code_of
 from qlock.core.lock import ModelPin
+from qlock.core.rules import NoMoreErrors
 from qlock.core.scores import Levels
 from qlock.core.sides import Side
-from qlock.core.spec import GateSpec
 from qlock.core.stats import CannotTell
 from qlock.errors import ExitCode
 from tests.fakes.comparisons import a_card_lock, a_crossing, a_reading, a_side, with_first
@@ -159,7 +159,7 @@ def test_points_of_one_engine_and_device_need_no_bridge() -> None:
 
 def test_a_bridge_makes_nothing_valid_and_lets_no_gate_pass() -> None:
     a, here, there, b = a_crossing("r" * 40, "r" * 40, "r" * 40, "r" * 40)
-    b = replace(b, lock=replace(b.lock, gate=(GateSpec(suite="orders", rule="no-more-errors"),)))
+    b = replace(b, lock=replace(b.lock, gate=(NoMoreErrors(suite="orders"),)))
     found = compare(a, b, through=(here, there))
     assert isinstance(found.bridge, Bridge)
     assert (found.state, exit_code_of((found,))) == ("invalid", ExitCode.INVALID)

@@ -9,9 +9,9 @@ from qlock.core.compare import compare, compare_locks
 from qlock.core.comparison import Recipes, TypeRow, exit_code_of
 from qlock.core.endings import Endings
 from qlock.core.noise import Floor
+from qlock.core.rules import NoMoreErrors, NonInferior
 from qlock.core.scores import Levels, p_of
 from qlock.core.sides import Side
-from qlock.core.spec import GateSpec
 from qlock.core.stats import CannotTell, Interval, noise_floor
 from qlock.errors import ExitCode
 from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, varying, with_first
@@ -193,14 +193,11 @@ def test_a_suite_that_one_side_did_not_begin_is_all_missing() -> None:
 
 
 def test_the_gates_of_both_locks_hold() -> None:
-    strict = GateSpec(suite="orders", rule="no-more-errors")
-    loose = GateSpec(suite="orders", rule="non-inferior", margin_share=0.9)
+    strict = NoMoreErrors(suite="orders")
+    loose = NonInferior(suite="orders", margin_share=0.9)
     a = a_side(GOOD, lock=a_plain_lock(gate=(strict, loose)))
     b = a_side(BAD, model="Q4_K_M", lock=a_plain_lock(gate=(loose,)))
-    assert [(gate.rule, gate.verdict) for gate in compare(a, b).gate] == [
-        ("no-more-errors", "fail"),
-        ("non-inferior", "pass"),
-    ]
+    assert [(gate.asked, gate.verdict) for gate in compare(a, b).gate] == [(strict, "fail"), (loose, "pass")]
     invalid = compare(a, replace(b, forced=("device",)))
     assert {(gate.verdict, gate.why) for gate in invalid.gate} == {
         ("undecided", "the comparison is invalid, so this is a description only")
@@ -320,7 +317,7 @@ def test_what_a_new_lock_measures_again_is_said() -> None:
     assert follows(a_side(lock=lock), a_side(lock=other))[1] == (
         "1 of 2 jobs are the same, and their records are taken over; to be measured: orders.F16@f16kv.1"
     )
-    gated = replace(lock, gate=(GateSpec(suite="orders", rule="no-more-errors"),))
+    gated = replace(lock, gate=(NoMoreErrors(suite="orders"),))
     assert follows(a_side(lock=lock), a_side(lock=gated))[1] == (
         "2 of 2 jobs are the same, and their records are taken over"
     )
@@ -334,7 +331,7 @@ def test_a_lock_that_is_not_proved_yet_does_not_know_its_jobs() -> None:
 
 
 def test_flips_of_a_slice_with_a_gate_are_told_first() -> None:
-    lock = a_plain_lock(gate=(GateSpec(suite="orders", slice="south", rule="no-more-errors"),))
+    lock = a_plain_lock(gate=(NoMoreErrors(suite="orders", slice="south"),))
     agreed = compare(a_side("rrrr", lock=lock), a_side("wwww", lock=lock)).suite[1].agreement
     assert isinstance(agreed, Agreement)
     assert [flip.item for flip in agreed.flip] == ["item-0002", "item-0004", "item-0001", "item-0003"]

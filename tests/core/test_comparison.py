@@ -7,6 +7,7 @@ from qlock.core.canon import from_json, json_bytes
 from qlock.core.compare import compare
 from qlock.core.comparison import Comparison, exit_code_of
 from qlock.core.gates import Gate
+from qlock.core.rules import NonInferior
 from qlock.core.stats import CannotTell
 from qlock.errors import ExitCode
 from tests.fakes.comparisons import a_reading, a_side, a_sitting
@@ -15,21 +16,12 @@ replace = msgspec.structs.replace
 
 
 def a_comparison(state: Literal["valid", "invalid", "incomplete"], *verdicts: str) -> Comparison:
-    unknown = CannotTell(why="")
     gates = [
         Gate(
-            suite="orders",
-            slice="",
-            rule="non-inferior",
-            margin_share=0.0,
+            asked=NonInferior(suite="orders"),
             verdict=verdict,  # type: ignore[arg-type]  # a literal, spelt in the test
             why="",
-            pairs=1,
-            errors_a=0,
-            errors_b=0,
-            difference=unknown,
-            needed=unknown,
-            noise_share=unknown,
+            seen=CannotTell(why=""),
         )
         for verdict in verdicts
     ]

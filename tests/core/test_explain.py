@@ -42,6 +42,17 @@ class Outer(Base, frozen=True, kw_only=True):
             raise ValueError("Fourteen is too many")
 
 
+class Boat(Base, frozen=True, kw_only=True, tag_field="kind", tag="boat"):
+    sails: int
+
+
+class Bicycle(Base, frozen=True, kw_only=True, tag_field="kind", tag="bicycle"):
+    wheels: int
+
+
+VEHICLE: Any = Boat | Bicycle
+
+
 def error_of(plain: Any, kind: Any = Outer, *, shown: Any = ...) -> tuple[str, str]:
     """The error of a plain value, as text and hint."""
     with pytest.raises(msgspec.ValidationError) as caught:
@@ -148,6 +159,18 @@ def test_a_message_that_is_not_known_keeps_its_words() -> None:
 )
 def test_an_unknown_key_and_the_one_that_was_meant(plain: Any, message: str, hint: str) -> None:
     assert error_of(plain) == (message, f"did you mean `{hint}`?")
+
+
+def test_the_tag_says_which_keys_a_table_has() -> None:
+    """Of a union only the table that is meant has its say."""
+    plain = {"kind": "boat", "sails": 1, "wheel": 2}
+    assert error_of(plain, VEHICLE) == ("unknown key `wheel`", "known keys: kind, sails")
+    assert error_of({"kind": "bicycle", "weels": 2}, VEHICLE) == (
+        "unknown key `weels`",
+        "did you mean `wheels`?",
+    )
+    assert error_of({"kinnd": "boat", "sails": 1}, VEHICLE) == ("unknown key `kinnd`", "did you mean `kind`?")
+    assert error_of({"sails": 1, "zzz": 1}, VEHICLE) == ("the key `kind` is missing", "")
 
 
 def test_where_no_key_is_near_all_are_named() -> None:

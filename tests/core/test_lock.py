@@ -14,7 +14,8 @@ from msgspec import UNSET
 from qlock.core.digest import blake3_of
 from qlock.core.effects import leaves
 from qlock.core.lock import Lock, Missing, lock_digest, read_lock, renew_path, unset_pins, write_lock
-from qlock.core.spec import AnchorSpec, CompareSpec, GateSpec
+from qlock.core.rules import NoMoreErrors
+from qlock.core.spec import AnchorSpec, CompareSpec
 from qlock.errors import ExitCode, InputError
 from tests.broken.make import sealed, small_lock
 from tests.fakes.changes import changed
@@ -256,7 +257,7 @@ def test_a_pin_that_is_there_is_not_listed(pin: str) -> None:
 
 
 ANCHOR = AnchorSpec(model="F16", suite="wikitext", published=1.0, source="", tolerance=0.5)
-GATE = GateSpec(suite="orders", rule="no-more-errors")
+GATE = NoMoreErrors(suite="orders")
 
 
 @pytest.mark.parametrize(

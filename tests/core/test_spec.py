@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from qlock.core.effects import leaves
+from qlock.core.rules import NoMoreErrors
 from qlock.core.sbatch import SlurmSpec
 from qlock.core.spec import (
     AnchorSpec,
     CompareSpec,
-    GateSpec,
     ModelSpec,
     PointSpec,
     SamplingSpec,
@@ -166,7 +166,7 @@ def test_what_is_refused(text: str, message: str) -> None:
 
 POINT = PointSpec(model="F16", setting="f16kv")
 ANCHOR = AnchorSpec(model="F16", suite="wikitext", setting="f16kv", published=1.0, source="", tolerance=0.5)
-GATE = GateSpec(suite="orders", rule="no-more-errors")
+GATE = NoMoreErrors(suite="orders")
 TEXT, EXAM = a_spec().suite
 
 

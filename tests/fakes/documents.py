@@ -28,11 +28,11 @@ from qlock.core.lock import Lock, Missing, ModelPin, PointPin, PromptsPin, Suite
 from qlock.core.plan import Job, jobs
 from qlock.core.recipe import RecipeRow
 from qlock.core.record import Closing, Header, Record, Row, Times, answers_digest, item_digest, line_bytes
+from qlock.core.rules import NonInferior
 from qlock.core.sbatch import Array, SlurmSpec
 from qlock.core.spec import (
     AnchorSpec,
     CompareSpec,
-    GateSpec,
     ModelSpec,
     PromptSpec,
     SamplingSpec,
@@ -93,7 +93,7 @@ def a_spec(**changes: Any) -> Spec:
             ),
         ),
         compare=CompareSpec(reference="F16@f16kv"),
-        gate=(GateSpec(suite="orders", slice="bank", rule="non-inferior", margin_share=0.005),),
+        gate=(NonInferior(suite="orders", slice="bank", margin_share=0.005),),
         slurm=SlurmSpec(partition="gpu"),
     )
     return msgspec.structs.replace(spec, **changes)

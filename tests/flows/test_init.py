@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from qlock.core.rules import rule_of
 from qlock.core.spec import read_spec
 from qlock.errors import InputError, UsageError
 from qlock.flows.init import init, starter
@@ -21,7 +22,7 @@ def test_the_starter_reads_as_it_stands() -> None:
     assert [model.name for model in spec.model] == ["F16", "Q4_K_M"]
     assert [setting.name for setting in spec.setting] == ["f16kv"]
     assert [suite.kind for suite in spec.suite] == ["perplexity", "tasks"]
-    assert [gate.rule for gate in spec.gate] == ["non-inferior"]
+    assert [rule_of(gate) for gate in spec.gate] == ["non-inferior"]
     for suite in spec.suite:
         params_of(suite_kind(suite.kind), suite, where=f"suite.{suite.name}")
 

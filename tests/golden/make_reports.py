@@ -16,8 +16,8 @@ import msgspec
 from qlock.core.compare import compare
 from qlock.core.comparison import Comparison
 from qlock.core.exchange import Completed
+from qlock.core.rules import NoMoreErrors, NonInferior
 from qlock.core.sides import Side, Sitting
-from qlock.core.spec import GateSpec
 from qlock.flows.kinds import members
 from tests.fakes.comparisons import (
     a_crossing,
@@ -40,9 +40,9 @@ replace = msgspec.structs.replace
 def a_comparison() -> Comparison:
     """A valid comparison with lost items, a measured noise floor, flips, gates and hostile answers."""
     gates = (
-        GateSpec(suite="orders", rule="non-inferior", margin_share=0.2),
-        GateSpec(suite="orders", slice="north", rule="no-more-errors"),
-        GateSpec(suite="orders", slice="third=0", rule="non-inferior", margin_share=0.01),
+        NonInferior(suite="orders", margin_share=0.2),
+        NoMoreErrors(suite="orders", slice="north"),
+        NonInferior(suite="orders", slice="third=0", margin_share=0.01),
     )
     lock = varying(a_plain_lock(gate=gates))
     row = lock.model[0].recipe[1]

@@ -27,9 +27,9 @@ def test_each_gate_and_the_validity_are_cases() -> None:
         '  <testsuite name="VALID: Q4_K_M@f16kv (B) against F16@f16kv (A); meant to differ: weights" '
         'tests="4" failures="0" errors="1" skipped="0">\n'
         '    <testcase classname="Q4_K_M@f16kv.validity" name="the comparison is valid"/>\n'
-        '    <testcase classname="Q4_K_M@f16kv.gates" name="orders (all) non-inferior 20.0 %"/>\n'
-        '    <testcase classname="Q4_K_M@f16kv.gates" name="orders north no-more-errors 0 %"/>\n'
-        '    <testcase classname="Q4_K_M@f16kv.gates" name="orders third=0 non-inferior 1.0 %">\n'
+        '    <testcase classname="Q4_K_M@f16kv.gates" name="non-inferior of orders: B - A above -20.0 points"/>\n'
+        '    <testcase classname="Q4_K_M@f16kv.gates" name="no-more-errors of orders north: errors of A at most"/>\n'
+        '    <testcase classname="Q4_K_M@f16kv.gates" name="non-inferior of orders third=0: B - A above -1.0 points">\n'
         '      <error type="undecided" message="undecided: undecidable: the margin lies under the noise of 2.7 %"/>\n'
         "    </testcase>\n"
         "  </testsuite>\n"
@@ -76,9 +76,12 @@ def test_an_open_run_is_an_error() -> None:
 
 def test_a_gate_that_fails_is_a_failure() -> None:
     found = a_comparison()
-    gate = replace(found.gate[0], verdict="fail", why="it is worse")
+    gate = replace(found.gate[0], verdict="fail")
     (suite,) = ET.fromstring(render(replace(found, gate=(gate,))))
-    assert (suite.get("failures"), suite[1][0].get("message")) == ("1", "fail: it is worse")
+    assert (suite.get("failures"), suite[1][0].get("message")) == (
+        "1",
+        "fail: +1.8 points (-5.2 to +8.8 points), 112 pairs",
+    )
 
 
 def test_several_comparisons_are_one_document() -> None:

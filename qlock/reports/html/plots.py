@@ -14,6 +14,7 @@ from qlock.core.base import Base, Finite
 from qlock.core.comparison import Comparison, Suite
 from qlock.core.endings import EndingRow, Endings
 from qlock.core.exchange import Ending
+from qlock.core.rules import NonInferior
 from qlock.core.scores import Levels, Measure
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import share_percent
@@ -100,11 +101,11 @@ def _margin(comparison: Comparison, suite: Suite, slice_: str) -> float | None:
     """Of the strictest gate that looks at just this difference, in points."""
     return max(
         (
-            -100.0 * gate.margin_share
+            -100.0 * gate.asked.margin_share
             for gate in comparison.gate
-            if gate.suite == suite.suite
-            and gate.rule == "non-inferior"
-            and gate.slice in {slice_, slice_.partition("=")[2]}
+            if isinstance(gate.asked, NonInferior)
+            and gate.asked.suite == suite.suite
+            and gate.asked.slice in {slice_, slice_.partition("=")[2]}
         ),
         default=None,
     )

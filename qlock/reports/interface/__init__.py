@@ -17,6 +17,7 @@ from typing import Protocol
 from qlock.core.comparison import Comparison
 from qlock.reports.interface import answers, ground, scores
 from qlock.reports.interface.bridge import bridge
+from qlock.reports.interface.gates import gates
 from qlock.reports.interface.ladder import ladder_parts
 from qlock.reports.interface.part import Part, Row
 
@@ -53,7 +54,7 @@ def parts(comparison: Comparison) -> Iterator[Part]:
         *map(answers.slices, comparison.suite),
         *map(answers.flips, comparison.suite),
         ground.recipes(comparison),
-        ground.gates(comparison),
+        gates(comparison),
         ground.differences(comparison),
     )
     for part in found:

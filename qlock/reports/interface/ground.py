@@ -1,4 +1,4 @@
-"""What is said of the ground that a comparison stands on: both sides, recipes, gates, and every fact that differs.
+"""What is said of the ground that a comparison stands on: both sides, recipes, and every fact that differs.
 
 Does not live here: what a difference means (``core.validity``).
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from qlock.core.comparison import Comparison
 from qlock.core.differing import brief
-from qlock.core.gates import Gate
-from qlock.core.stats import CannotTell, PairsNeeded
-from qlock.core.units import bytes_text, share_percent
+from qlock.core.stats import CannotTell
+from qlock.core.units import bytes_text
 from qlock.reports.interface.part import Part
 
 
@@ -57,50 +56,6 @@ def recipes(comparison: Comparison) -> Part:
 
 def _bytes(size: int | CannotTell) -> str:
     return bytes_text(size) if isinstance(size, int) else "unknown"
-
-
-def gates(comparison: Comparison) -> Part:
-    """Acceptance rules and their answers."""
-    return Part(
-        heading="Gates",
-        columns=(
-            "suite",
-            "slice",
-            "rule",
-            "margin",
-            "noise",
-            "pairs",
-            "errors A",
-            "errors B",
-            "verdict",
-            "why",
-        ),
-        rows=tuple(
-            (
-                gate.suite,
-                gate.slice or "(all)",
-                gate.rule,
-                share_percent(gate.margin_share),
-                "-" if isinstance(gate.noise_share, CannotTell) else share_percent(gate.noise_share),
-                str(gate.pairs),
-                str(gate.errors_a),
-                str(gate.errors_b),
-                gate.verdict,
-                gate.why,
-            )
-            for gate in comparison.gate
-        ),
-        remarks=tuple(filter(None, map(_needed, comparison.gate))),
-    )
-
-
-def _needed(gate: Gate) -> str:
-    match gate.needed:
-        case PairsNeeded(more=more, pairs=pairs, verdict=verdict) if more:
-            name = f"{gate.suite} {gate.slice}".strip()
-            return f"{name}: if what was seen is true, {pairs} pairs ({more} more) would decide: {verdict}"
-        case _:
-            return ""
 
 
 def differences(comparison: Comparison) -> Part:

@@ -2,8 +2,7 @@ import msgspec
 from msgspec import UNSET
 
 from qlock.core.compare import compare
-from qlock.core.spec import GateSpec
-from qlock.reports.interface.ground import differences, gates, recipes, sides
+from qlock.reports.interface.ground import differences, recipes, sides
 from tests.fakes.comparisons import a_plain_lock, a_side, with_first
 
 replace = msgspec.structs.replace
@@ -47,32 +46,6 @@ def test_recipes_stand_side_by_side_and_what_is_unknown_says_so() -> None:
         ("Q4_K", "211", "75.6 MB", "0", "0 B"),
         ("type 156 (unknown)", "0", "0 B", "61", "unknown"),
     )
-
-
-def test_gates_have_their_counts_and_what_would_decide() -> None:
-    rules = (
-        GateSpec(suite="orders", rule="non-inferior", margin_share=0.05),
-        GateSpec(suite="orders", slice="north", rule="no-more-errors"),
-    )
-    lock = a_plain_lock(gate=rules)
-    part = gates(compare(a_side("r" * 60, lock=lock), a_side("r" * 58 + "ww", model="Q4_K_M", lock=lock)))
-    assert part.rows == (
-        (
-            "orders",
-            "(all)",
-            "non-inferior",
-            "5.0 %",
-            "-",
-            "60",
-            "0",
-            "2",
-            "undecided",
-            "the interval holds the margin",
-        ),
-        ("orders", "north", "no-more-errors", "0 %", "-", "30", "0", "1", "fail", "1 errors against 0"),
-    )
-    assert part.remarks == ("orders: if what was seen is true, 657 pairs (597 more) would decide: pass",)
-    assert gates(compare(a_side("r"), a_side("r"))).rows == ()
 
 
 def test_every_fact_that_differs_is_told() -> None:

@@ -1,0 +1,124 @@
+"""What is said of gates: what each asks for, what was seen, and the answer.
+
+Does not live here: judging (``core.gates``).
+"""
+
+from __future__ import annotations
+
+from qlock.core.comparison import Comparison
+from qlock.core.gates import Gate, PairsSeen
+from qlock.core.rules import (
+    AgreementShare,
+    EndingShare,
+    GateSpec,
+    NoMoreErrors,
+    NonInferior,
+    place_of,
+    rule_of,
+)
+from qlock.core.stats import CannotTell, Interval, PairsNeeded
+from qlock.core.units import count_text, share_percent, share_points
+from qlock.reports.interface.part import Part, Row
+from qlock.reports.interface.words import interval_text
+
+
+def gates(comparison: Comparison) -> Part:
+    """Acceptance rules and their answers."""
+    return Part(
+        heading="Gates",
+        columns=("gate", "of", "passes with", "seen", "noise", "verdict"),
+        rows=tuple(map(_row, comparison.gate)),
+        remarks=tuple(
+            f"{named(gate)}: {_open(gate)}" for gate in comparison.gate if gate.verdict == "undecided"
+        ),
+    )
+
+
+def named(gate: Gate) -> str:
+    """A gate in a line of text: ``non-inferior of orders north``."""
+    return f"{rule_of(gate.asked)} of {place_of(gate.asked)}"
+
+
+def asks(rule: GateSpec) -> str:
+    """What passes a gate."""
+    match rule:
+        case NonInferior(margin_share=margin):
+            return f"B - A above {share_points(-margin)}"
+        case NoMoreErrors(margin_share=margin) if margin:
+            return f"errors of A, and {share_percent(margin)} of the pairs more, at most"
+        case NoMoreErrors():
+            return "errors of A at most"
+        case EndingShare(margin_share=margin):
+            return f"finished: B - A above {share_points(-margin)}"
+        case AgreementShare(margin_share=margin):
+            return f"equal: above {share_percent(1 - margin)}"
+
+
+def reason(gate: Gate) -> str:
+    """Why a gate has its verdict: what was seen, or why nothing follows from it."""
+    return gate.why if gate.verdict == "undecided" else seen(gate)
+
+
+def seen(gate: Gate) -> str:
+    """The figure that a gate rests on."""
+    match gate.seen:
+        case CannotTell():
+            return "-"
+        case PairsSeen() as found:
+            pairs = count_text(found.pairs, "pair")
+    match gate.asked:
+        case NonInferior():
+            return f"{_difference(found.difference)}, {pairs}"
+        case NoMoreErrors():
+            return f"{count_text(found.errors_b, 'error')} against {found.errors_a}, {pairs}"
+        case EndingShare():
+            counts = f"{found.errors_b} unfinished against {found.errors_a}"
+            return f"{_difference(found.difference)}; {counts}, {pairs}"
+        case AgreementShare():
+            return f"{found.pairs - found.errors_b} equal of {pairs}{_share(found.difference)}"
+
+
+def _difference(found: Interval | CannotTell) -> str:
+    match found:
+        case Interval(point=point):
+            return f"{share_points(point)} ({interval_text('right-share', found)})"
+        case CannotTell():
+            return "no interval"
+
+
+def _share(found: Interval | CannotTell) -> str:
+    """The share of equal answers, of which the interval holds how far it lies from 1."""
+    match found:
+        case Interval(low=low, high=high):
+            return f" ({share_percent(max(1 + low, 0.0))} to {share_percent(min(1 + high, 1.0))})"
+        case CannotTell():
+            return ""
+
+
+def _row(gate: Gate) -> Row:
+    return (
+        rule_of(gate.asked),
+        place_of(gate.asked),
+        asks(gate.asked),
+        seen(gate),
+        _noise(gate),
+        gate.verdict,
+    )
+
+
+def _noise(gate: Gate) -> str:
+    match gate.seen:
+        case PairsSeen(noise_share=float(share)):
+            return share_percent(share)
+        case _:
+            return "-"
+
+
+def _open(gate: Gate) -> str:
+    """Why a gate is undecided, and what would decide it."""
+    match gate.seen:
+        case PairsSeen(needed=PairsNeeded(more=more, pairs=pairs, verdict=verdict)) if more:
+            would = f"{count_text(pairs, 'pair')} ({more} more) would decide: {verdict}"
+            return f"{gate.why}; if what was seen is true, {would}"
+        case _:
+            return gate.why

@@ -1,0 +1,25 @@
+from typing import get_args
+
+import pytest
+from hypothesis import given
+
+from qlock.core.rules import RULES, GateSpec, NonInferior, place_of, rule_of
+from tests.strategies import strategy
+
+
+def test_every_rule_is_called_by_its_tag() -> None:
+    assert tuple(kind.__struct_config__.tag for kind in get_args(GateSpec)) == RULES
+
+
+@pytest.mark.parametrize("kind", get_args(GateSpec))
+def test_a_gate_says_its_rule(kind: type) -> None:
+    @given(strategy(kind))
+    def law(gate: GateSpec) -> None:
+        assert rule_of(gate) == kind.__struct_config__.tag  # type: ignore[attr-defined]
+
+    law()
+
+
+def test_a_gate_says_what_it_looks_at() -> None:
+    assert place_of(NonInferior(suite="orders")) == "orders"
+    assert place_of(NonInferior(suite="orders", slice="bank=north")) == "orders bank=north"

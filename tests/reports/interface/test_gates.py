@@ -1,0 +1,101 @@
+import msgspec
+import pytest
+
+from qlock.core.compare import compare
+from qlock.core.comparison import Comparison
+from qlock.core.rules import AgreementShare, EndingShare, NoMoreErrors, NonInferior, ShareSpec
+from qlock.reports.interface.gates import asks, gates, named, reason, seen
+from tests.fakes.comparisons import a_plain_lock, a_side, a_sitting, varying
+
+replace = msgspec.structs.replace
+
+
+def judged(b: str, *rules: ShareSpec, a: str = "") -> Comparison:
+    lock = a_plain_lock(gate=rules)
+    return compare(a_side(a or "r" * len(b), lock=lock), a_side(b, model="Q4_K_M", lock=lock))
+
+
+def test_every_gate_has_what_it_asks_what_was_seen_and_its_answer() -> None:
+    part = gates(
+        judged(
+            "r" * 58 + "ww",
+            NonInferior(suite="orders", margin_share=0.05),
+            NoMoreErrors(suite="orders", slice="north"),
+        )
+    )
+    assert part.columns == ("gate", "of", "passes with", "seen", "noise", "verdict")
+    assert part.rows == (
+        (
+            "non-inferior",
+            "orders",
+            "B - A above -5.0 points",
+            "-3.3 points (-11.4 to +3.2 points), 60 pairs",
+            "-",
+            "undecided",
+        ),
+        (
+            "no-more-errors",
+            "orders north",
+            "errors of A at most",
+            "1 error against 0, 30 pairs",
+            "-",
+            "fail",
+        ),
+    )
+    assert part.remarks == (
+        (
+            "non-inferior of orders: the interval holds the margin; "
+            "if what was seen is true, 657 pairs (597 more) would decide: pass"
+        ),
+    )
+    assert gates(compare(a_side("r"), a_side("r"))).rows == ()
+
+
+def test_noise_stands_beside_the_gate() -> None:
+    lock = varying(a_plain_lock(gate=(NonInferior(suite="orders", margin_share=0.2),)))
+    a = a_side("r" * 40, lock=lock)
+    again = replace(a, sittings={"orders": (a_sitting("r" * 39 + "w"),)})
+    assert gates(compare(a, a_side("r" * 40, model="Q4_K_M", lock=lock), again_a=again)).rows[0][4] == "2.5 %"
+
+
+@pytest.mark.parametrize(
+    "rule, words",
+    [
+        (NonInferior(suite="s"), "B - A above 0.0 points"),
+        (NonInferior(suite="s", margin_share=0.005), "B - A above -0.5 points"),
+        (NoMoreErrors(suite="s"), "errors of A at most"),
+        (NoMoreErrors(suite="s", margin_share=0.01), "errors of A, and 1.0 % of the pairs more, at most"),
+        (EndingShare(suite="s", margin_share=0.05), "finished: B - A above -5.0 points"),
+        (AgreementShare(suite="s", margin_share=0.05), "equal: above 95.0 %"),
+    ],
+)
+def test_what_passes_a_gate_in_words(rule: ShareSpec, words: str) -> None:
+    assert asks(rule) == words
+
+
+@pytest.mark.parametrize(
+    "rule, b, words",
+    [
+        (NonInferior(suite="orders"), "r" * 38 + "ww", "-5.0 points (-16.5 to +4.5 points), 40 pairs"),
+        (NonInferior(suite="orders"), "h", "no interval, 1 pair"),
+        (NoMoreErrors(suite="orders"), "r" * 38 + "ww", "2 errors against 0, 40 pairs"),
+        (
+            EndingShare(suite="orders"),
+            "r" * 38 + "bb",
+            "-5.0 points (-16.5 to +4.5 points); 2 unfinished against 0, 40 pairs",
+        ),
+        (AgreementShare(suite="orders"), "r" * 38 + "ww", "38 equal of 40 pairs (83.5 % to 98.6 %)"),
+        (NonInferior(suite="other"), "r", "-"),
+    ],
+)
+def test_what_was_seen_in_words(rule: ShareSpec, b: str, words: str) -> None:
+    (gate,) = judged(b, rule).gate
+    assert seen(gate) == words
+
+
+def test_the_reason_of_a_verdict_is_what_was_seen_and_otherwise_why_there_is_none() -> None:
+    strict, open_ = judged(
+        "r" * 58 + "ww", NoMoreErrors(suite="orders"), NonInferior(suite="orders", margin_share=0.05)
+    ).gate
+    assert (named(strict), reason(strict)) == ("no-more-errors of orders", "2 errors against 0, 60 pairs")
+    assert (named(open_), reason(open_)) == ("non-inferior of orders", "the interval holds the margin")
