@@ -66,6 +66,7 @@ _OF_PATTERN = {
     r"^[A-Za-z0-9][A-Za-z0-9_.,:+=/*()@-]*\Z": NAMES,
     r"^([0-9]{1,4}-)?[0-9]{1,3}(:[0-9]{2}){0,2}\Z": st.sampled_from(["30", "8:00:00", "1-12:00:00"]),
     r"^[^\x00-\x1f\x7f]+\Z": st.text(string.printable[:95], min_size=1, max_size=12),
+    r"^[A-Za-z0-9_./$][A-Za-z0-9_./${}:=+-]*\Z": st.sampled_from(["$TMPDIR", "/local/${USER}"]),
     r"^--[a-z][^\x00-\x1f\x7f#]*\Z": st.sampled_from(["--constraint=a100", "--exclusive"]),
 }
 

@@ -27,7 +27,7 @@ from qlock.cli.shown import (
     whole_path,
 )
 from qlock.core.units import count_text
-from qlock.errors import ExitCode
+from qlock.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from qlock.core.verify import Finding
@@ -62,6 +62,7 @@ class Line(NamedTuple):
     repeat_lock: bool
     task: str
     max_time: float | None
+    scratch: str | None
     offline: bool
     as_json: bool
 
@@ -87,6 +88,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--max-time", type=Duration(), help="Stop in time, such as 90m or 8h; exit 5. Slurm's limit is known."
+)
+@click.option(
+    "--scratch", metavar="DIR", help="Copy models to this folder first, on a disk of this machine's own."
 )
 @click.option("--offline", is_flag=True, help="Use no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -122,6 +126,7 @@ def _run(means: Means, line: Line) -> Answer:
         repeat_lock=line.repeat_lock,
         task=line.task,
         ask_until_s=None if limit is None else limit.ask_until_s,
+        scratch=None if line.scratch is None else _scratch_asked(world, line.scratch),
         engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
     )
     _say_forced(means.talk, line.allow)
@@ -133,6 +138,15 @@ def _run(means: Means, line: Line) -> Answer:
     _say(means.talk, ran, line, world)
     _say_forced(means.talk, forced)
     return Answer(_CODES[ran.state], _data(world, ran, forced, as_json=line.as_json))
+
+
+def _scratch_asked(world: World, text: str) -> Path:
+    if not text:
+        # As a path it would be the current folder.
+        raise UsageError(
+            "--scratch: got no folder", hint="a variable such as $TMPDIR may not be set on this machine"
+        )
+    return folder_asked(world, Path(text), "--scratch")
 
 
 def _say_unfinished(talk: Talk, world: World, asked: Asked, line: Line) -> None:

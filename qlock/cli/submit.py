@@ -19,12 +19,23 @@ if TYPE_CHECKING:
     from qlock.flows.submit import Submitted
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
-_WISHES = ("partition", "account", "gres", "cpus", "memory", "time", "nice", "at_once", "shard_items")
+_WISHES = (
+    "partition",
+    "account",
+    "gres",
+    "cpus",
+    "memory",
+    "time",
+    "nice",
+    "at_once",
+    "shard_items",
+    "scratch",
+)
 
 
 @click.command("submit")
 @click.argument("lock", type=click.Path(path_type=Path))
-@click.option("--partition", metavar="NAME", help="As in the spec's [slurm] table; so are the next eight.")
+@click.option("--partition", metavar="NAME", help="As in the spec's [slurm] table; so are the next nine.")
 @click.option("--account", metavar="NAME", help="Whom the time is counted to.")
 @click.option("--gres", metavar="WHAT", help="Such as gpu:1.")
 @click.option("--cpus", type=int, metavar="N", help="Of each task.")
@@ -33,6 +44,7 @@ _WISHES = ("partition", "account", "gres", "cpus", "memory", "time", "nice", "at
 @click.option("--nice", type=int, metavar="N", help="How far others go first.")
 @click.option("--at-once", type=int, metavar="N", help="So many tasks side by side at most.")
 @click.option("--shard-items", type=int, metavar="N", help="Most items of a task; longer points are cut.")
+@click.option("--scratch", metavar="DIR", help="Copy models there first, such as '$TMPDIR' on each node.")
 @click.option("--models", multiple=True, type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
 @click.option("--engine", type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
 @click.option("--runs", type=_FOLDER, metavar="DIR", help="Folder of this lock's runs, not runs/NAME@DEVICE.")

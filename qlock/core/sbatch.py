@@ -29,6 +29,14 @@ Duration = Annotated[
 Line = Annotated[
     str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z", max_length=1000, description="one line of text")
 ]
+Folder = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9_./$][A-Za-z0-9_./${}:=+-]*\Z",
+        max_length=200,
+        description="a folder without blanks and quotes, such as `/local/scratch` or `$TMPDIR`",
+    ),
+]
 Option = Annotated[
     str,
     msgspec.Meta(
@@ -55,6 +63,8 @@ class SlurmSpec(Base, frozen=True, kw_only=True):
     """So many tasks of an array run side by side at most."""
     shard_items: Annotated[int, msgspec.Meta(ge=1)] | UnsetType = UNSET
     """Most items of one task: a point that is asked more is cut into shards."""
+    scratch: Folder | UnsetType = UNSET
+    """Of the node's own disk: models are copied there before they are loaded. The node's shell fills variables in."""
     extra: tuple[Option, ...] = ()
     """Further options of sbatch: ``--constraint=a100``."""
     setup: tuple[Line, ...] = ()
@@ -105,7 +115,10 @@ def script(spec: SlurmSpec, array: Array) -> str:
         parts += [*spec.setup, ""]
     program = shlex.join(array.program) if spec.qlock is UNSET else spec.qlock
     before = "" if spec.container is UNSET else f"{spec.container} "
-    command = f'{before}{program} {shlex.join(array.command)} --task "${{tasks[$SLURM_ARRAY_TASK_ID]}}"'
+    # In quotes, so that a variable that is not set there comes as an empty word, which is refused.
+    scratch = "" if spec.scratch is UNSET else f' --scratch "{spec.scratch}"'
+    words = f"{shlex.join(array.command)}{scratch}"
+    command = f'{before}{program} {words} --task "${{tasks[$SLURM_ARRAY_TASK_ID]}}"'
     return "\n".join([*parts, f"{_END_TIME}exec {command}", ""])
 
 

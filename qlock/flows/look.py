@@ -49,6 +49,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """How many digests came from the cache."""
     loaded: tuple[LoadedFile, ...]
     """Every file of ``weights`` and ``other_weights``, as it was when its digest was looked at."""
+    origins: tuple[LoadedFile, ...]
+    """The same files where they were found; others only where ``loaded`` are copies of them (``flows.copies``)."""
 
     def opener(self, open_engine: Opener) -> Opener:
         """The same opener, except that the engine sees these cards alone."""
@@ -101,6 +103,7 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         pci_bus_id=tuple(pci_bus_id for _, pci_bus_id in cards),
         cached=cached,
         loaded=tuple(loaded),
+        origins=tuple(loaded),
     )
 
 

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import UNSET
 
 from qlock.core.base import Count
-from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Record, Row, is_done
@@ -28,12 +27,13 @@ from qlock.engines.interface import Engine
 from qlock.errors import EngineError, QlockError
 from qlock.flows.anchors import AnchorCheck, Anchors
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
+from qlock.flows.copies import copied
 from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder
-from qlock.flows.loaded import LoadedFile, engine_libraries, is_untouched, touched
+from qlock.flows.libraries import Libraries
 from qlock.flows.look import Sight, is_as_loaded, look, look_again, stopping_findings
 from qlock.flows.places import Places
-from qlock.flows.proving import Opener, see_engine
+from qlock.flows.proving import Opener
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing, refuse_unknown
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, folder_of_lock, next_repeat
@@ -78,6 +78,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """From then on, by the world's monotonic clock, no item is begun."""
     engine: Path | None = None
     """Folder of the engine's libraries, where it is not as the spec beside the lock says; the lock pins the files."""
+    scratch: Path | None = None
+    """Folder of a disk of this machine's own that models are copied to before they are loaded."""
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,26 +134,35 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     path = next_repeat(runs, data) if asked.repeat_lock else folder_of_lock(runs, data)
     folder = prepared(world, path, data, task=task)
     with world.folders.hold(folder.path):
-        for done in (folder, RunFolder(world, folder.whole)):
-            seal = done.seal()
-            if seal is not None:
-                refuse_broken(done, seal)
-                ran = Ran(state="already-sealed", folder=done.path, answers_digest=seal.answers_digest)
-                return _with_scores(ran, done, lock, todo)
-        scene = _Scene(
-            world=world,
-            asked=asked,
-            lock=lock,
-            jobs=todo,
-            data=data,
-            sight=sight,
-            places=places,
-            folder=folder,
-            build=asked.engine or _build(world, asked, lock_path, data),
-            open_engine=sight.opener(open_engine),
-            talk=talk,
-        )
-        return _Run(scene).go()
+        before = _done_before(world, folder, lock, todo)
+        if before is not None:
+            return before
+        with copied(world, lock, sight, asked.scratch) as sight:
+            scene = _Scene(
+                world=world,
+                asked=asked,
+                lock=lock,
+                jobs=todo,
+                data=data,
+                sight=sight,
+                places=places,
+                folder=folder,
+                build=asked.engine or _build(world, asked, lock_path, data),
+                open_engine=sight.opener(open_engine),
+                talk=talk,
+            )
+            return _Run(scene).go()
+
+
+def _done_before(world: World, folder: RunFolder, lock: Lock, todo: tuple[Job, ...]) -> Ran | None:
+    """The run that lies there whole, or that the task was merged into; ``None`` where something is left to do."""
+    for done in (folder, RunFolder(world, folder.whole)):
+        seal = done.seal()
+        if seal is not None:
+            refuse_broken(done, seal)
+            ran = Ran(state="already-sealed", folder=done.path, answers_digest=seal.answers_digest)
+            return _with_scores(ran, done, lock, todo)
+    return None
 
 
 def _build(world: World, asked: Asked, lock_path: Path, data: bytes) -> Path | None:
@@ -205,14 +216,11 @@ class _Run:
         self._late: list[Finding] = []
         """What rule 8 found."""
         self._looked_again = False
-        self._libraries: dict[str, LoadedFile] = {}
-        """Files of the engine, as they were when it had loaded its first point."""
-        self._engine_label = ""
-        self._engine_files: tuple[EngineFile, ...] = ()
+        self._libraries = Libraries(scene.world, scene.lock.engine[0])
 
     def go(self) -> Ran:
         self._open = open_jobs(self._folder, self._lock, self._jobs)
-        if set_doubtful_aside(self._folder, self._lock, self._jobs, self._sight.loaded):
+        if set_doubtful_aside(self._folder, self._lock, self._jobs, self._sight.origins):
             self._open = open_jobs(self._folder, self._lock, self._jobs)
         if not self._asked.repeat_lock and not self._asked.allow:
             self._taken = taken_over(self._world, self._folder, self._open)
@@ -222,7 +230,7 @@ class _Run:
             self._lock,
             forced=self._asked.allow,
             taken=self._taken,
-            loaded=self._sight.loaded,
+            loaded=self._sight.origins,
         )
         for name, source in self._taken.items():
             job = self._open.pop(name)
@@ -310,7 +318,7 @@ class _Run:
             allow=self._asked.allow,
             talk=self._scene.talk,
             on_row=self._count,
-            on_ready=self._ready,
+            on_ready=self._libraries.note,
             is_over=self._is_over,
         )
         anchored = {anchor.suite for anchor in self._anchors.of(name)}
@@ -324,11 +332,6 @@ class _Run:
                     if self._anchors.off():
                         return
 
-    def _ready(self, engine: Engine) -> None:
-        """Note what its libraries are like: of each the first sight, so that whatever comes later shows."""
-        for file in engine_libraries(engine, self._lock.engine[0]):
-            self._libraries.setdefault(file.where, file)
-
     def _count(self, row: Row) -> None:
         self._measured += is_done(row)
 
@@ -338,7 +341,7 @@ class _Run:
         What was measured with something that changed is set aside, and measured again by the next run.
         """
         self._doubt(look_again(self._world, self._lock, self._sight, self._scene.places))
-        self._doubt(self._engine_again(seat) if seat.is_up else [])
+        self._doubt(self._libraries.again(seat) if seat.is_up else [])
         self._looked_again = True
 
     def _doubt(self, found: list[Finding]) -> None:
@@ -349,19 +352,6 @@ class _Run:
             if job.name not in self._taken and any(one.where.startswith(doubts) for one in stopping):
                 self._folder.set_aside(job.name, self._segment)
 
-    def _engine_again(self, seat: Seat) -> list[Finding]:
-        seen, found = see_engine(self._world, seat, self._lock.engine[0], rule="after-the-run")
-        if seen is not None:
-            self._engine_label, self._engine_files = seen.label, seen.file
-        if found:
-            return found
-        now = engine_libraries(seat, self._lock.engine[0])
-        return [
-            touched(file.where)
-            for file in now
-            if not is_untouched(self._libraries.get(file.where, file), file)
-        ]
-
     def _stops(self, found: list[Finding]) -> list[Finding]:
         return [f for f in found if refuses(f) and not is_allowed(f, self._asked.allow)]
 
@@ -369,13 +359,12 @@ class _Run:
         return next(pin for pin in self._lock.point if pin.name == point)
 
     def _end_segment(self) -> None:
-        label, files = self._engine_label, self._engine_files
         end_segment(
             self._world,
             self._folder,
             self._segment,
-            label=label,
-            files=files,
+            label=self._libraries.label,
+            files=self._libraries.files,
             looked_again=self._looked_again,
         )
 

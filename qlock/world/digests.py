@@ -1,7 +1,7 @@
 """Digests of files of any size, in bounded memory, and the cache of them.
 
-Lives here: one pass over a file for blake3 and sha256, digests of spans of a file, and what is remembered of
-earlier passes. Does not live here: the algorithms (``core.digest``).
+Lives here: one pass over a file for blake3 and sha256, also while it is copied, digests of spans of a file, and what is
+remembered of earlier passes. Does not live here: the algorithms (``core.digest``).
 
 A file is read into two buffers in turn, not mapped: a mapped file that another process cuts short would kill
 this process (SIGBUS). While one buffer is filled, both digests work on the other one in threads of their own.
@@ -25,7 +25,7 @@ import contextlib
 import ctypes
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,15 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import Base, Count
 from qlock.core.digest import Digest, StreamDigests, digest_of
 from qlock.errors import InputError, QlockError
-from qlock.world.files import error_of, opened, read_bounded, shown, write_atomic
+from qlock.world.files import (
+    error_of,
+    opened,
+    read_bounded,
+    shown,
+    write_all,
+    write_atomic,
+    writing_error,
+)
 from qlock.world.interface import Blake3Digest, FileDigest
 
 _BUFFER_BYTES = 4 << 20
@@ -92,6 +100,55 @@ def blake3_file(path: Path, *, cache: Path | None, rehash: bool = False) -> Blak
     """blake3 of a file, without the slower sha256; otherwise as ``digest_file``."""
     entry, cached = _digested(path, cache=cache, rehash=rehash, with_sha256=False)
     return Blake3Digest(size_bytes=entry.size_bytes, blake3=entry.blake3, cached=cached)
+
+
+def copy_file(path: Path, target: Path) -> Blake3Digest:
+    """Copy a file, and give the digest of the bytes that were written.
+
+    Args:
+        path: A regular file; symbolic links are followed.
+        target: It must not be there; its folder must.
+
+    Raises:
+        AbsentError: The file is not there, cannot be read, or there is no room for the copy.
+        InputError: It is not a regular file, or was changed while it was read.
+    """
+    with opened(path, _WHAT) as file:
+        digests = StreamDigests()
+        try:
+            before = os.fstat(file.fileno())
+        except OSError as error:
+            raise error_of(error, path, _WHAT) from error
+        with _new_file(target) as written:
+
+            def write(data: memoryview) -> None:
+                try:
+                    write_all(written, data)
+                except OSError as error:
+                    raise writing_error(error, target, _WHAT) from error
+
+            try:
+                _feed_all(file.fileno(), before.st_size, (write, digests.feed_blake3))
+                _refuse_changed(path, before, file.fileno())
+            except OSError as error:
+                raise error_of(error, path, _WHAT) from error
+    return Blake3Digest(size_bytes=before.st_size, blake3=digests.blake3(), cached=False)
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[int]:
+    """A new file that only this user can read, open for writing; removed again when it does not become whole."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except (OSError, ValueError) as error:
+        raise writing_error(error, path, _WHAT) from error
+    try:
+        yield descriptor
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def spans_digest(path: Path, spans: Sequence[tuple[int, int]]) -> tuple[str, ...]:

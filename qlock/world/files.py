@@ -171,7 +171,7 @@ def write_atomic(path: Path, data: bytes) -> None:
     sync_folder(target.parent)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write every byte; a write that the kernel cuts short is gone on with."""
     rest = memoryview(data)
     while rest:

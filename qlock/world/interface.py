@@ -202,6 +202,9 @@ class Digests(Protocol):
     def blake3_file(self, path: Path, *, cache: Path | None, rehash: bool = False) -> Blake3Digest:
         """blake3 alone, or from the cache folder unless ``rehash``."""
 
+    def copy_file(self, path: Path, target: Path) -> Blake3Digest:
+        """Copy a file, and give the digest of the bytes that were written."""
+
     def spans_digest(self, path: Path, spans: Sequence[tuple[int, int]]) -> tuple[str, ...]:
         """``blake3:…`` of each ``(offset, size)`` in bytes."""
 

@@ -25,23 +25,26 @@ from qlock.world.process import holder_in, is_gone, this_process
 _OWNER = "owner.json"
 
 
-def scratch(prefix: str, *, folders: tuple[str, ...] = (), files: tuple[str, ...] = ()) -> Path:
+def scratch(
+    prefix: str, *, folders: tuple[str, ...] = (), files: tuple[str, ...] = (), place: Path | None = None
+) -> Path:
     """A new temporary folder that only this user can enter.
 
     Args:
         prefix: What its name begins with; folders with the same beginning are looked through for orphans.
         folders: Made in it.
         files: Made in it, empty.
+        place: Where it is made; the place for temporary folders when not given.
 
     Raises:
         AbsentError: ``/proc`` does not say which process this is, or there is no room.
     """
     mine = this_process()
-    with filling():
-        for folder in list(_own_folders(prefix)):
+    with filling(place):
+        for folder in list(_own_folders(prefix, place or Path(tempfile.gettempdir()))):
             if is_gone(holder_in(folder / _OWNER), mine):
                 shutil.rmtree(folder, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=prefix))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         try:
             (folder / _OWNER).write_bytes(msgspec.json.encode(mine))
             for name in folders:
@@ -55,8 +58,8 @@ def scratch(prefix: str, *, folders: tuple[str, ...] = (), files: tuple[str, ...
 
 
 @contextlib.contextmanager
-def filling() -> Iterator[None]:
-    """Say in one line that something could not be put into the place for temporary folders.
+def filling(place: Path | None = None) -> Iterator[None]:
+    """Say in one line that something could not be put into the place for temporary folders, or into another.
 
     Raises:
         AbsentError: No space, no inode, not there, or not writable.
@@ -65,6 +68,8 @@ def filling() -> Iterator[None]:
         yield
     except OSError as error:
         why = os.strerror(error.errno or 0).lower() if error.errno else str(error)
+        if place is not None:
+            raise AbsentError(f"nothing can be put into `{shown(place)}`: {why}") from error
         where = "" if tempfile.tempdir is None else f" `{shown(tempfile.tempdir)}`"
         raise AbsentError(
             f"nothing can be put into the temporary folder{where}: {why}",
@@ -72,9 +77,19 @@ def filling() -> Iterator[None]:
         ) from error
 
 
-def _own_folders(prefix: str) -> Iterator[Path]:
-    """Folders of this user, no links, in the place for temporary ones."""
-    with os.scandir(tempfile.gettempdir()) as entries:
+def free_bytes(place: Path) -> int:
+    """How many bytes this user may still put there.
+
+    Raises:
+        AbsentError: It is not there.
+    """
+    with filling(place):
+        return shutil.disk_usage(place).free
+
+
+def _own_folders(prefix: str, place: Path) -> Iterator[Path]:
+    """Folders of this user, no links, in a place for temporary ones."""
+    with os.scandir(place) as entries:
         for entry in entries:
             if entry.name.startswith(prefix):
                 try:

@@ -298,3 +298,24 @@ def test_a_job_without_a_score_is_said(locked: Project, typed: Type, monkeypatch
         line = f"warning: text.{name}@plain.1 is done and has no score: its record says why"
         assert line in said.talk
     assert json.loads(said.out)["unscored"] == ["text.A@plain.1", "text.B@plain.1"]
+
+
+def test_a_scratch_folder(locked: Project, typed: Type) -> None:
+    (locked.path / "fast").mkdir()
+    said = typed("run", LOCK, "--scratch", "fast")
+    assert said.code == 0
+    assert {path.is_relative_to(locked.path / "fast") for path in locked.script.loaded_paths[-2:]} == {True}
+    assert list((locked.path / "fast").iterdir()) == []
+
+
+def test_a_scratch_folder_that_is_none(locked: Project, typed: Type) -> None:
+    said = typed("run", LOCK, "--scratch", "")
+    assert (said.code, said.talk) == (
+        2,
+        [
+            "error: --scratch: got no folder",
+            "hint: a variable such as $TMPDIR may not be set on this machine",
+        ],
+    )
+    said = typed("run", LOCK, "--scratch", "nowhere")
+    assert (said.code, said.talk) == (8, ["error: --scratch: there is no folder `nowhere`"])

@@ -39,7 +39,19 @@ def test_the_number_of_the_job_goes_to_stdout(locked: Project, slurm: ScriptedSl
 
 
 def test_a_dry_run_prints_the_script(locked: Project, slurm: ScriptedSlurm, typed: Type) -> None:
-    said = typed("submit", LOCK, "--dry-run", "--partition", "gpu", "--cpus", "4", "--models", "models")
+    said = typed(
+        "submit",
+        LOCK,
+        "--dry-run",
+        "--partition",
+        "gpu",
+        "--cpus",
+        "4",
+        "--scratch",
+        "$TMPDIR",
+        "--models",
+        "models",
+    )
     assert said.code == 0
     assert said.talk == ["note: would queue 2 tasks (0 done, 0 in the queue)"]
     lines = said.out.split("\n")
@@ -47,7 +59,7 @@ def test_a_dry_run_prints_the_script(locked: Project, slurm: ScriptedSlurm, type
     assert "#SBATCH --partition=gpu" in lines
     assert "#SBATCH --cpus-per-task=4" in lines
     assert lines[-2].startswith(f"exec {shlex.quote(sys.executable)} -m qlock run {locked.path / LOCK} ")
-    assert f" --models {locked.path / 'models'} --task " in lines[-2]
+    assert f' --models {locked.path / "models"} --scratch "$TMPDIR" --task ' in lines[-2]
     assert slurm.submitted == []
 
 

@@ -80,6 +80,12 @@ def test_without_a_table_nothing_is_asked_for() -> None:
         ("setup", ["true\nfalse"]),
         ("container", ""),
         ("nodes", 3),
+        ("shard_items", 0),
+        ("scratch", ""),
+        ("scratch", "/a b"),
+        ("scratch", "$(rm -rf /)"),
+        ("scratch", '/a"; rm'),
+        ("scratch", "-x"),
     ],
 )
 def test_what_is_no_value_is_refused(key: str, value: object) -> None:
@@ -99,6 +105,27 @@ def test_bash_reads_the_script_and_finds_the_task() -> None:
             check=True,
         )
         assert done.stdout.split("\n") == ["say", "a b", "--task", id_, ""]
+
+
+@pytest.mark.parametrize("scratch", ["/local/x", "$TMPDIR", "${TMPDIR:-/tmp}/$USER", "../here"])
+def test_the_shell_of_the_node_says_where_scratch_is(scratch: str) -> None:
+    text = script(
+        SlurmSpec(scratch=scratch, qlock="printf '%s\\n'", setup=("squeue() { echo; }",)), an_array()
+    )
+    for environment in ({"TMPDIR": "/local/a b", "USER": "me"}, {}):
+        done = subprocess.run(
+            ["bash", "-c", text.replace("exec printf", "printf")],
+            env={"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "1", "PATH": "/usr/bin:/bin"}
+            | environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        _, _, after = done.stdout.partition("--scratch\n")
+        wanted = scratch.replace("${TMPDIR:-/tmp}", environment.get("TMPDIR", "/tmp"))
+        for name in ("TMPDIR", "USER"):
+            wanted = wanted.replace(f"${name}", environment.get(name, ""))
+        assert after.split("\n")[:2] == [wanted, "--task"]
 
 
 @pytest.mark.parametrize(

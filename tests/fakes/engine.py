@@ -96,6 +96,8 @@ class Script:
         """Names of the headers that were loaded alone."""
         self.loads: list[str] = []
         """Names of the first file of each load."""
+        self.loaded_paths: list[Path] = []
+        """The same files, where they lay."""
         self.references: list[str] = []
         """Names of the first file of each reference, or of the kept file."""
         self.probes: list[str] = []
@@ -136,6 +138,7 @@ class FakeEngine:
         self._reference = b""
         self._name = Path(load.weights[0]).name
         self._script.loads.append(self._name)
+        self._script.loaded_paths.append(Path(load.weights[0]))
         self._mapped = tuple(_mapped(path) for path in sorted(self._folder.iterdir()))
         self._read_back = self._seen(load)
         return self._read_back

@@ -215,7 +215,7 @@ class Killed(BaseException):
     """Stands for a kill: nothing in qlock catches it."""
 
 
-def kill_after(project: Project, rows: int) -> None:
+def kill_after(project: Project, rows: int, **asked: Any) -> None:
     """Run, and kill it once so many rows are stored."""
     stored = 0
 
@@ -226,7 +226,7 @@ def kill_after(project: Project, rows: int) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        project.run(talk)
+        project.run(talk, **asked)
 
 
 def sealed_jobs(project: Project, ran: Ran) -> dict[str, SealedJob]:

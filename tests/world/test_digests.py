@@ -6,6 +6,7 @@ import errno
 import hashlib
 import mmap
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from qlock.errors import AbsentError, InputError
 from qlock.world import digests
-from qlock.world.digests import blake3_file, digest_file, spans_digest
+from qlock.world.digests import blake3_file, copy_file, digest_file, spans_digest
 
 OLD_NS = 1_600_000_000_000_000_000
 
@@ -357,3 +358,66 @@ class TestMappedWrites:
         monkeypatch.setattr(os, "fdatasync", broken)
         path = written(tmp_path / "f", b"weights")
         assert [blake3_file(path, cache=tmp_path / "c").cached for _ in range(2)] == [False, False]
+
+
+class TestCopies:
+    @given(data=st.binary(max_size=3000))
+    def test_a_copy_has_the_bytes_and_its_digest_is_that_of_the_file(
+        self, data: bytes, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        place = tmp_path_factory.mktemp("copies")
+        path = written(place / "f", data)
+        found = copy_file(path, place / "copy")
+        assert (place / "copy").read_bytes() == data
+        assert (found.size_bytes, found.blake3, found.cached) == (
+            len(data),
+            blake3_file(path, cache=None).blake3,
+            False,
+        )
+        assert stat.S_IMODE((place / "copy").stat().st_mode) == 0o600
+
+    def test_several_buffers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(digests, "_BUFFER_BYTES", 7)
+        path = written(tmp_path / "f", bytes(range(256)))
+        assert copy_file(path, tmp_path / "copy").blake3 == expected(path.read_bytes())[1]
+        assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+
+    def test_a_file_in_the_way_stays(self, tmp_path: Path) -> None:
+        path, other = written(tmp_path / "f", b"new"), written(tmp_path / "copy", b"old")
+        with pytest.raises(AbsentError) as caught:
+            copy_file(path, other)
+        assert str(caught.value) == f"file `{other}` cannot be used: file exists"
+        assert other.read_bytes() == b"old"
+
+    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+        path = written(tmp_path / "f", b"new")
+        with pytest.raises(AbsentError) as caught:
+            copy_file(path, tmp_path / "nowhere" / "copy")
+        assert str(caught.value) == f"folder `{tmp_path}/nowhere` is not there"
+
+    def test_a_full_disk_leaves_no_half_copy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = written(tmp_path / "f", b"new")
+
+        def no_space(descriptor: int, data: memoryview) -> None:
+            os.write(descriptor, data[:1])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(digests, "write_all", no_space)
+        with pytest.raises(AbsentError) as caught:
+            copy_file(path, tmp_path / "copy")
+        assert str(caught.value) == f"no space left to write file `{tmp_path}/copy`"
+        assert not (tmp_path / "copy").exists()
+
+    def test_a_file_that_changes_meanwhile_leaves_no_copy(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = written(tmp_path / "f", b"old")
+
+        def change(descriptor: int, data: memoryview) -> None:
+            path.write_bytes(b"other")
+
+        monkeypatch.setattr(digests, "write_all", change)
+        with pytest.raises(InputError) as caught:
+            copy_file(path, tmp_path / "copy")
+        assert str(caught.value) == f"file `{path}` was changed while it was read"
+        assert not (tmp_path / "copy").exists()

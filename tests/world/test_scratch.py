@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from qlock.errors import AbsentError
-from qlock.world.scratch import scratch
+from qlock.world.scratch import free_bytes, scratch
 
 PREFIX = "qlock-test-"
 ONE = f"from qlock.world.scratch import scratch; print(scratch({PREFIX!r}), flush=True); input()"
@@ -133,6 +133,26 @@ def test_a_temporary_folder_that_is_not_there(place: Path, monkeypatch: pytest.M
     assert str(caught.value) == (
         f"nothing can be put into the temporary folder `{place}/nowhere`: no such file or directory"
     )
+
+
+def test_another_place_is_kept_to(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    folder = scratch(PREFIX, place=other)
+    assert (folder.parent, list(place.iterdir())) == (other, [])
+    with pytest.raises(AbsentError) as caught:
+        scratch(PREFIX, place=other / "nowhere")
+    assert (str(caught.value), caught.value.hint) == (
+        f"nothing can be put into `{other}/nowhere`: no such file or directory",
+        "",
+    )
+
+
+def test_free_bytes_are_those_of_the_disk(place: Path) -> None:
+    seen = os.statvfs(place)
+    assert abs(free_bytes(place) - seen.f_bavail * seen.f_frsize) < 1 << 30
+    with pytest.raises(AbsentError) as caught:
+        free_bytes(place / "nowhere")
+    assert str(caught.value) == f"nothing can be put into `{place}/nowhere`: no such file or directory"
 
 
 def test_what_is_asked_for_is_in_it(place: Path) -> None:
