@@ -12,6 +12,7 @@ import click
 
 from qlock.cli.asked import folder_asked, spec_asked
 from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
+from qlock.cli.waiting import resolve_on_slurm
 from qlock.core.units import count_text
 from qlock.errors import ExitCode, UsageError
 
@@ -37,6 +38,7 @@ class Line(NamedTuple):
     rehash: bool
     models: tuple[Path, ...]
     offline: bool
+    on_slurm: bool
     as_json: bool
 
 
@@ -59,6 +61,9 @@ class Line(NamedTuple):
     help="Look for files of the Hub here too.",
 )
 @click.option("--offline", is_flag=True, help="Use no network.")
+@click.option(
+    "--on-slurm", is_flag=True, help="Let a job of Slurm do it, on a node with the [slurm] table's resources."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
@@ -78,6 +83,8 @@ def _resolve(means: Means, line: Line) -> Answer:
         raise UsageError("got both --check and --dry-run, expected one of them")
     world = offline(means.world()) if line.offline else means.world()
     spec_path, kind = spec_asked(world, line.spec)
+    if line.on_slurm:
+        return resolve_on_slurm(means, spec_path, _words(world, line), dry_run=line.dry_run)
     asked = flow.Asked(
         spec_path=spec_path,
         upgrade=line.upgrade,
@@ -113,6 +120,23 @@ def _resolve(means: Means, line: Line) -> Answer:
             means.talk.say("hint", f"run `qlock resolve {line.spec}`")
     _say_how_to_move(means, line, resolved)
     return Answer(_exit_code(line, resolved), _data(world, line, resolved, changes, written=written))
+
+
+def _words(world: World, line: Line) -> tuple[str, ...]:
+    """The same options for a node; there ``--dry-run`` is not asked for: here it prints the script."""
+    flags = {
+        "--check": line.check,
+        "--no-prove": line.no_prove,
+        "--rehash": line.rehash,
+        "--offline": line.offline,
+        "--json": line.as_json,
+    }
+    words = [flag for flag, is_set in flags.items() if is_set]
+    for name in line.upgrade:
+        words += ["--upgrade", name]
+    for folder in line.models:
+        words += ["--models", str(folder_asked(world, folder, "--models"))]
+    return tuple(words)
 
 
 def _exit_code(line: Line, resolved: Resolved) -> ExitCode:

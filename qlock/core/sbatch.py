@@ -1,7 +1,7 @@
-"""The batch script that runs the tasks of a lock as a Slurm array, from the spec's ``[slurm]`` table.
+"""Batch scripts, from the spec's ``[slurm]`` table: the tasks of a lock as a Slurm array, or one command alone.
 
-The script is meant to be read: one line for each wish, the tasks by name, and one command, which takes the shell's
-place so that signals reach qlock itself.
+A script is meant to be read: one line for each wish, the tasks by name, and one command. That of a task takes the shell's
+place, so that signals reach qlock itself; the shell around a command alone stays, and keeps how it ended.
 
 Does not live here: handing it to Slurm (``world.slurm``), what is missing (``flows.submit``).
 """
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
+from qlock.errors import InputError
 
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9_.,:+=/*()@-]*\Z"
 Word = Annotated[str, msgspec.Meta(pattern=_WORD, max_length=200, description="one word of an sbatch option")]
@@ -75,6 +76,23 @@ class SlurmSpec(Base, frozen=True, kw_only=True):
     """How qlock is called there; by the interpreter that submits, when not given."""
 
 
+_NOT_IN_SCRIPT = frozenset('"\\%$`\n\r')
+
+
+def refuse_odd_path(*paths: str) -> None:
+    """Stop where a path cannot stand in a batch script: Slurm and the shell would read something else.
+
+    Raises:
+        InputError: Naming it.
+    """
+    for path in paths:
+        if not _NOT_IN_SCRIPT.isdisjoint(path):
+            raise InputError(
+                f"the path `{path}` cannot stand in a batch script",
+                hint="use a folder without quotes, dollar or percent signs, backslashes or line breaks in its name",
+            )
+
+
 class Array(msgspec.Struct, frozen=True, kw_only=True):
     """What one submission runs."""
 
@@ -92,6 +110,22 @@ class Array(msgspec.Struct, frozen=True, kw_only=True):
     """How qlock is called, unless the spec says otherwise."""
 
 
+class Single(msgspec.Struct, frozen=True, kw_only=True):
+    """One command, and where what it says is kept."""
+
+    name: str
+    """Of the job in the queue."""
+    title: str
+    """As of an array."""
+    stem: str
+    """Path of ``STEM.out`` and ``STEM.err`` of the command, of ``STEM.log`` with what else is said in the job, and, once
+    the command has ended, of ``STEM.code``."""
+    command: tuple[str, ...]
+    """The words behind ``qlock``."""
+    program: tuple[str, ...]
+    """As of an array."""
+
+
 _END_TIME = """\
 # When the job's time ends: older Slurm does not say so by itself.
 if [ -z "${SLURM_JOB_END_TIME:-}" ]; then
@@ -107,27 +141,58 @@ fi
 
 def script(spec: SlurmSpec, array: Array) -> str:
     """The whole script."""
-    parts = ["#!/bin/bash", *(f"# {line}" for line in array.title.split("\n")), *_options(spec, array)]
-    parts += ["", "tasks=("]
-    parts += [f"  [{index}]={shlex.quote(id_)}" for index, id_ in sorted(array.tasks.items())]
-    parts += [")", ""]
-    if spec.setup:
-        parts += [*spec.setup, ""]
-    program = shlex.join(array.program) if spec.qlock is UNSET else spec.qlock
-    before = "" if spec.container is UNSET else f"{spec.container} "
-    # In quotes, so that a variable that is not set there comes as an empty word, which is refused.
-    scratch = "" if spec.scratch is UNSET else f' --scratch "{spec.scratch}"'
-    words = f"{shlex.join(array.command)}{scratch}"
-    command = f'{before}{program} {words} --task "${{tasks[$SLURM_ARRAY_TASK_ID]}}"'
-    return "\n".join([*parts, f"{_END_TIME}exec {command}", ""])
-
-
-def _options(spec: SlurmSpec, array: Array) -> list[str]:
     throttle = "" if spec.at_once is UNSET else f"%{spec.at_once}"
     wishes = {
         "job-name": array.name,
         "array": f"{index_ranges(tuple(array.tasks))}{throttle}",
         "output": f'"{array.log}"',
+    }
+    # A requeued task goes on where it was ended; its log goes on too.
+    parts = [*_head(spec, array.title, wishes, "--open-mode=append", "--requeue"), "", "tasks=("]
+    parts += [f"  [{index}]={shlex.quote(id_)}" for index, id_ in sorted(array.tasks.items())]
+    parts += [")", "", *_setup(spec)]
+    # In quotes, so that a variable that is not set there comes as an empty word, which is refused.
+    scratch = "" if spec.scratch is UNSET else f' --scratch "{spec.scratch}"'
+    words = f"{shlex.join(array.command)}{scratch}"
+    command = f'{_program(spec, array.program)} {words} --task "${{tasks[$SLURM_ARRAY_TASK_ID]}}"'
+    return "\n".join([*parts, f"{_END_TIME}exec {command}", ""])
+
+
+def single_script(spec: SlurmSpec, single: Single) -> str:
+    """The whole script of one command; an array of one element, as ``status`` and ``cancel`` know them."""
+    wishes = {
+        "job-name": single.name,
+        "array": "0",
+        "output": f'"{single.stem}.log"',
+    }
+    parts = [*_head(spec, single.title, wishes, "--no-requeue"), "", *_setup(spec)]
+    return "\n".join(
+        [
+            *parts,
+            f"{_program(spec, single.program)} {shlex.join(single.command)} \\",
+            f'  > "{single.stem}.out" 2> "{single.stem}.err"',
+            "code=$?",
+            "# Whoever waits finds it whole.",
+            f'echo "$code" > "{single.stem}.code.new" && mv "{single.stem}.code.new" "{single.stem}.code"',
+            'exit "$code"',
+            "",
+        ]
+    )
+
+
+def _setup(spec: SlurmSpec) -> list[str]:
+    return [*spec.setup, ""] if spec.setup else []
+
+
+def _program(spec: SlurmSpec, program: tuple[str, ...]) -> str:
+    words = shlex.join(program) if spec.qlock is UNSET else spec.qlock
+    return words if spec.container is UNSET else f"{spec.container} {words}"
+
+
+def _head(spec: SlurmSpec, title: str, first: Mapping[str, str], *more: str) -> list[str]:
+    """The first lines: what the script is, and a line for each wish."""
+    wishes = {
+        **first,
         "partition": spec.partition,
         "account": spec.account,
         "gres": spec.gres,
@@ -137,8 +202,11 @@ def _options(spec: SlurmSpec, array: Array) -> list[str]:
         "nice": spec.nice,
     }
     asked = [f"--{name}={value}" for name, value in wishes.items() if value is not UNSET]
-    # A requeued task goes on where it was ended; its log goes on too.
-    return [f"#SBATCH {option}" for option in (*asked, "--open-mode=append", "--requeue", *spec.extra)]
+    return [
+        "#!/bin/bash",
+        *(f"# {line}" for line in title.split("\n")),
+        *(f"#SBATCH {option}" for option in (*asked, *more, *spec.extra)),
+    ]
 
 
 def index_ranges(indices: tuple[int, ...]) -> str:

@@ -43,3 +43,8 @@ def spec_beside(lock_path: Path, label: str) -> Path:
 def runs_folder(lock_path: Path, lock: Lock) -> Path:
     """The folder of all runs of a spec on a device: ``runs/NAME@DEVICE``."""
     return project_of(lock_path) / "runs" / f"{lock.name}@{lock.device[0].name}"
+
+
+def resolving_folder(spec_path: Path, spec: Spec) -> Path:
+    """Where it is kept how a spec was resolved on another machine; no run has a name without ``@``."""
+    return project_of(spec_path) / "runs" / "resolve" / spec.name

@@ -83,10 +83,14 @@ def last_words(folder: RunFolder, submitted: tuple[Submission, ...], id_: str) -
             continue
         path = folder.path / FOLDER / f"{one.job}_{one.tasks[id_]}.log"
         if path.is_file():
-            lines = _tail(path).decode(errors="replace").split("\n")
-            marked = [line for line in lines if line.startswith(("error:", "slurmstepd:"))]
-            return marked[-1].removeprefix("error: ") if marked else ""
+            return last_error(_tail(path).decode(errors="replace"))
     return ""
+
+
+def last_error(text: str) -> str:
+    """The last error in what a job said; empty when there is none."""
+    marked = [line for line in text.split("\n") if line.startswith(("error:", "slurmstepd:"))]
+    return marked[-1].removeprefix("error: ") if marked else ""
 
 
 def _tail(path: Path) -> bytes:

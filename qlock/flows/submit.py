@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
-from qlock.core.sbatch import Array, SlurmSpec, script
+from qlock.core.sbatch import Array, SlurmSpec, refuse_odd_path, script
 from qlock.core.tasks import Task, cuts_of_length
 from qlock.errors import InputError
 from qlock.flows.beside import renew_label, spec_of, why_stale
@@ -31,8 +31,6 @@ from qlock.flows.submissions import (
 )
 from qlock.flows.tasks import Place, in_shards, place_of, planned, task_folder, tasks_seen
 from qlock.world.interface import World
-
-_NOT_IN_SCRIPT = frozenset('"\\%\n\r')
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,12 +159,7 @@ def _slurm(world: World, asked: Asked, place: Place, lock_path: Path) -> SlurmSp
 
 def _array(asked: Asked, place: Place, lock_path: Path, todo: tuple[Task, ...]) -> Array:
     folder = place.folder
-    for path in (lock_path, folder.path):
-        if not _NOT_IN_SCRIPT.isdisjoint(str(path)):
-            raise InputError(
-                f"the path `{path}` cannot stand in a batch script",
-                hint="use a folder without quotes, percent signs, backslashes or line breaks in its name",
-            )
+    refuse_odd_path(str(lock_path), str(folder.path))
     name = f"qlock-{folder.path.name}"
     frozen = ("--frozen",) if asked.frozen else ()
     return Array(

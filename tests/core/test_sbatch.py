@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from qlock.core.sbatch import SlurmSpec, index_ranges, script
+from qlock.core.sbatch import Single, SlurmSpec, index_ranges, refuse_odd_path, script, single_script
+from qlock.errors import InputError
 from tests.fakes.documents import an_array
 from tests.strategies import strategy
 
@@ -180,3 +182,54 @@ def test_ranges_name_every_index_once(indices: set[int]) -> None:
 def test_words_of_the_command_are_quoted() -> None:
     line = script(SlurmSpec(), an_array()).split("\n")[-2]
     assert shlex.split(line)[:6] == ["exec", "python", "-m", "qlock", "run", "/work folder/locks/a.toml"]
+
+
+SINGLE = Single(
+    name="qlock-resolve-x",
+    title="Written by qlock.",
+    stem="/runs/resolve/x/1",
+    command=("resolve", "a b.toml"),
+    program=("python", "-m", "qlock"),
+)
+
+
+def test_one_command_keeps_what_it_said_and_how_it_ended(tmp_path: Path) -> None:
+    single = msgspec.structs.replace(
+        SINGLE, stem=str(tmp_path / "1"), program=("sh", "-c", 'echo "$1"; echo x >&2; exit 7')
+    )
+    text = single_script(SlurmSpec(setup=("echo loaded",)), single)
+    done = subprocess.run(["bash", "-c", text], capture_output=True, check=False)
+    # What is set up says so elsewhere: the command's answer is its own.
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"loaded\n", b"")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "1.code": "7\n",
+        "1.out": "a b.toml\n",
+        "1.err": "x\n",
+    }
+
+
+def test_one_command_has_the_wishes_of_the_table() -> None:
+    lines = single_script(FULL, SINGLE).split("\n")
+    assert [line for line in lines if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=qlock-resolve-x",
+        "#SBATCH --array=0",
+        '#SBATCH --output="/runs/resolve/x/1.log"',
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account=lab",
+        "#SBATCH --gres=gpu:1",
+        "#SBATCH --cpus-per-task=8",
+        "#SBATCH --mem=16G",
+        "#SBATCH --time=8:00:00",
+        "#SBATCH --nice=100",
+        "#SBATCH --no-requeue",
+        "#SBATCH --constraint=a100",
+    ]
+    assert "apptainer exec --nv qlock.sif qlock resolve 'a b.toml' \\" in lines
+    assert "module load cuda/12.4" in lines
+
+
+@pytest.mark.parametrize("path", ['/a"b', "/50%", "/a\\b", "/a\nb", "/$HOME", "/`id`"])
+def test_a_path_that_a_script_would_read_otherwise_is_refused(path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        refuse_odd_path("/fine and well", path)
+    assert str(caught.value) == f"the path `{path}` cannot stand in a batch script"

@@ -237,12 +237,15 @@ class ScriptedSlurm:
         self.queued: list[SlurmTask] = []
         self.ended: tuple[SlurmTask, ...] | Missing = Missing(why="Slurm keeps no accounts here")
         self.absent: AbsentError | None = None
+        self.on_look: Callable[[], None] = lambda: None
+        """Called each time the queue is asked for, before it answers."""
 
     def submit(self, script: Path) -> str:
         self.submitted.append((script, script.read_text()))
         return str(100 + len(self.submitted))
 
     def queue(self) -> tuple[SlurmTask, ...]:
+        self.on_look()
         if self.absent is not None:
             raise self.absent
         return tuple(self.queued)

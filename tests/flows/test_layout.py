@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from qlock.flows.layout import lock_label, lock_path, project_of, runs_folder, spec_beside, spec_label
+from qlock.flows.layout import (
+    lock_label,
+    lock_path,
+    project_of,
+    resolving_folder,
+    runs_folder,
+    spec_beside,
+    spec_label,
+)
 from tests.fakes.documents import a_lock, a_spec
 
 
@@ -38,6 +46,10 @@ def test_a_spec_outside_of_specs_has_its_lock_below_its_own_folder() -> None:
 def test_runs_of_a_lock_lie_in_a_folder_of_its_name_and_device() -> None:
     lock = a_lock()
     assert runs_folder(Path("/p/locks/l.toml"), lock) == Path(f"/p/runs/{lock.name}@{lock.device[0].name}")
+
+
+def test_how_a_spec_was_resolved_lies_beside_its_runs() -> None:
+    assert resolving_folder(Path("/p/specs/l.toml"), a_spec()) == Path("/p/runs/resolve/ladder")
 
 
 def test_a_lock_is_called_as_people_type_it_in_the_project() -> None:

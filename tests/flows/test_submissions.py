@@ -10,6 +10,7 @@ from qlock.flows.run_folder import RunFolder
 from qlock.flows.submissions import (
     Submission,
     by_task,
+    last_error,
     last_words,
     next_number,
     script_path,
@@ -70,3 +71,10 @@ def test_the_last_error_of_the_newest_log_is_found(folder: RunFolder, log: bytes
     assert last_words(folder, submitted, "a") == words
     assert last_words(folder, submitted, "b") == ""
     assert last_words(folder, submitted, "c") == ""
+
+
+@pytest.mark.parametrize(
+    "text, words", [("", ""), ("note: x", ""), ("error: a\nerror: b\nhint: c", "b"), ("an error: x", "")]
+)
+def test_the_last_error_of_a_text(text: str, words: str) -> None:
+    assert last_error(text) == words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from tests.fakes.tiny_models import DENSE, write_tiny
 from tests.live.slurm_cluster import Cluster, cluster
-from tests.live.tiny_project import answers_digest, lock_of, make, qlock, run_of
+from tests.live.tiny_project import answers_digest, lock_of, make, qlock, run_of, start
 
 pytestmark = [pytest.mark.live, pytest.mark.slurm]
 
@@ -184,6 +185,31 @@ def test_a_task_ends_by_itself_before_its_time_limit(slurm: Cluster, project: Pa
     submit(slurm, project)
     slurm.wait_empty()
     assert merged(project) == undisturbed
+
+
+def test_a_spec_resolved_by_a_job_has_the_lock_of_one_resolved_here(slurm: Cluster, project: Path) -> None:
+    wanted = lock_of(project).read_bytes()
+    lock_of(project).unlink()
+    spec = project / "specs" / "tiny.toml"
+    done = ask(slurm, "resolve", spec, "--on-slurm")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{lock_of(project)}\n"
+    assert lock_of(project).read_bytes() == wanted
+    assert "Added model tiny2" in done.stderr
+    lock_of(project).write_bytes(wanted.replace(b"tiny", b"tina"))
+    done = ask(slurm, "resolve", spec, "--on-slurm", "--check")
+    assert done.returncode == 6
+    assert "the lock was edited by hand" in done.stderr
+
+
+def test_a_job_that_resolves_ends_with_its_waiting(slurm: Cluster, project: Path) -> None:
+    spec = project / "specs" / "tiny.toml"
+    spec.write_text(spec.read_text().replace("echo restarts", "sleep 60; echo restarts"))
+    waiting = start("resolve", spec, "--on-slurm", SLURM_CONF=slurm.environment["SLURM_CONF"])
+    slurm.wait_running()
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(60) == 130
+    slurm.wait_empty(30.0)
 
 
 def test_the_node_says_when_the_time_ends(slurm: Cluster, project: Path, tmp_path: Path) -> None:

@@ -104,11 +104,11 @@ def qlock(
     )
 
 
-def start(*words: str | Path) -> subprocess.Popen[bytes]:
+def start(*words: str | Path, **environment: str) -> subprocess.Popen[bytes]:
     """Start the command line and leave it running, in a session of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "qlock", *map(str, words)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
