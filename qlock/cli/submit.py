@@ -55,8 +55,8 @@ _WISHES = (
 def verb(means: Means, /, **given: Any) -> Answer:
     """Queue what a lock still misses, as a Slurm array.
 
-    Prints the number of the job. The script and the number are kept in the run's folder, under slurm/. Typed again, it
-    queues only tasks that are neither done nor in the queue.
+    Prints the number of the job, or one a line where the cluster allows no array so long. Scripts and numbers are kept in
+    the run's folder, under slurm/. Typed again, it queues only tasks that are neither done nor in the queue.
     """
     from qlock.flows import submit as flow
 
@@ -85,15 +85,16 @@ def verb(means: Means, /, **given: Any) -> Answer:
             "state": said.state,
             "folder": short_path(world, said.folder),
             "why": said.why,
-            "job": said.job,
-            "tasks": said.tasks,
+            "arrays": said.arrays,
             "done": said.done,
             "notes": said.notes,
             "under_way": said.under_way,
-            "script": said.script,
         }
         return Answer(code, document(told))
-    data = {"dry-run": readable(said.script), "submitted": f"{said.job}\n"}
+    data = {
+        "dry-run": readable("\n".join(array.script for array in said.arrays)),
+        "submitted": "".join(f"{array.job}\n" for array in said.arrays),
+    }
     return Answer(code, data.get(said.state, ""))
 
 
@@ -104,13 +105,17 @@ def _say(means: Means, said: Submitted, lock: Path) -> None:
     counts = f"{len(said.done)} done, {len(said.under_way)} in the queue"
     match said.state:
         case "submitted":
-            where = "" if said.script_path is None else short_path(means.world(), said.script_path)
+            jobs = ", ".join(array.job for array in said.arrays)
+            where = ", ".join(f"`{short_path(means.world(), array.path)}`" for array in said.arrays)
+            many = "" if len(said.arrays) == 1 else "s"
             talk.say(
-                "ok", f"queued {counted(len(said.tasks))} as job {said.job} ({counts}); script `{where}`"
+                "ok",
+                f"queued {counted(len(said.tasks))} as job{many} {jobs} ({counts}); script{many} {where}",
             )
             talk.say("hint", f"see how far they are with `qlock status {lock}`")
         case "dry-run":
-            talk.say("note", f"would queue {counted(len(said.tasks))} ({counts})")
+            arrays = "" if len(said.arrays) == 1 else f" as {len(said.arrays)} arrays"
+            talk.say("note", f"would queue {counted(len(said.tasks))}{arrays} ({counts})")
         case "already-sealed":
             talk.say("ok", "this lock was run before, and its run is sealed")
         case "nothing-left":

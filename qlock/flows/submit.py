@@ -1,7 +1,8 @@
-"""``submit``: the tasks of a lock that are neither done nor under way, queued as one Slurm array.
+"""``submit``: the tasks of a lock that are neither done nor under way, queued as a Slurm array.
 
-The script and the number of the job are kept in the run's folder. Each task writes into a folder of its own; where one
-is queued twice (after a kill in the midst of submitting), the second start meets the first and refuses.
+Where the cluster allows no array so long, there are several. Scripts and the numbers of jobs are kept in the run's folder.
+Each task writes into a folder of its own; where one is queued twice (after a kill in the midst of submitting), the second
+start meets the first and refuses.
 
 Does not live here: the script (``core.sbatch``), Slurm's tools (``world.slurm``).
 """
@@ -30,7 +31,10 @@ from qlock.flows.submissions import (
     write_submission,
 )
 from qlock.flows.tasks import Place, in_shards, place_of, planned, task_folder, tasks_seen
-from qlock.world.interface import World
+from qlock.world.interface import Missing, World
+
+SLURM_DEFAULT_LIMIT = 1001
+"""``MaxArraySize`` where nobody set it."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,21 +52,34 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of the ``[slurm]`` table that the command line gives otherwise."""
 
 
+class QueuedArray(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch script and what it runs."""
+
+    script: str
+    path: Path
+    job: str = ""
+    """Slurm's number of it; empty as long as it is not queued."""
+    tasks: dict[str, int]
+    """Each task's id and its index in the array."""
+
+
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """What became of it."""
 
     state: Literal["submitted", "dry-run", "already-sealed", "nothing-left", "stale"]
     folder: Path
     why: str = ""
-    script: str = ""
-    script_path: Path | None = None
-    job: str = ""
-    tasks: tuple[str, ...] = ()
+    arrays: tuple[QueuedArray, ...] = ()
     """Queued now, or to be queued."""
     done: tuple[str, ...] = ()
     under_way: tuple[str, ...] = ()
     """In the queue already."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Ids of all tasks that are queued now, or to be queued."""
+        return tuple(id_ for array in self.arrays for id_ in array.tasks)
 
 
 def submit(world: World, asked: Asked) -> Submitted:
@@ -97,39 +114,41 @@ def _queue(world: World, asked: Asked, place: Place, lock_path: Path) -> Submitt
     every = planned(place, shard_items=slurm.shard_items, queued=waiting)
     done = tuple(seen.id for seen in tasks_seen(world, place, every) if seen.is_sealed)
     todo = tuple(task for task in every if task.id not in done and task.id not in waiting)
+    arrays = _arrays(world, asked, place, slurm, lock_path=lock_path, todo=todo)
     said = Submitted(
-        state="nothing-left",
+        state="dry-run" if arrays else "nothing-left",
         folder=folder.path,
-        tasks=tuple(task.id for task in todo),
+        arrays=arrays,
         done=done,
         under_way=tuple(waiting),
         notes=_kept_cuts(place, slurm, every),
     )
-    if not todo:
+    if asked.dry_run or not arrays:
         return said
-    number = next_number(folder)
-    path = script_path(folder, number)
-    text = script(slurm, _array(asked, place, lock_path, todo))
-    said = msgspec.structs.replace(said, script=text, script_path=path)
-    if asked.dry_run:
-        return msgspec.structs.replace(said, state="dry-run")
     for task in todo:
         # What was queued before and is in the queue no more has ended, on whichever node it held its folder.
         ended = {f"{one.job}_{one.tasks[task.id]}" for one in before if task.id in one.tasks}
         world.folders.release(task_folder(world, folder, task.id).path, ended)
-    path.parent.mkdir(exist_ok=True)
-    folder.write(f"{FOLDER}/{path.name}", text.encode())
-    job = world.slurm.submit(path)
+    (folder.path / FOLDER).mkdir(exist_ok=True)
+    return msgspec.structs.replace(
+        said, state="submitted", arrays=tuple(_submitted(world, folder, array) for array in arrays)
+    )
+
+
+def _submitted(world: World, folder: RunFolder, array: QueuedArray) -> QueuedArray:
+    """Hand one array over, and keep that it was."""
+    folder.write(f"{FOLDER}/{array.path.name}", array.script.encode())
+    job = world.slurm.submit(array.path)
     write_submission(
         folder,
         Submission(
-            number=number,
+            number=int(array.path.stem),
             job=job,
             submitted_utc=world.clock.now().isoformat(timespec="seconds"),
-            tasks={task.id: task.index for task in todo},
+            tasks=array.tasks,
         ),
     )
-    return msgspec.structs.replace(said, state="submitted", job=job)
+    return msgspec.structs.replace(array, job=job)
 
 
 def _kept_cuts(place: Place, slurm: SlurmSpec, every: tuple[Task, ...]) -> tuple[str, ...]:
@@ -157,21 +176,49 @@ def _slurm(world: World, asked: Asked, place: Place, lock_path: Path) -> SlurmSp
         raise InputError(str(error)).within("slurm") from None
 
 
-def _array(asked: Asked, place: Place, lock_path: Path, todo: tuple[Task, ...]) -> Array:
+def _arrays(
+    world: World, asked: Asked, place: Place, slurm: SlurmSpec, *, lock_path: Path, todo: tuple[Task, ...]
+) -> tuple[QueuedArray, ...]:
+    """The tasks in as many arrays as the cluster asks for; what may run at once is shared out among them."""
+    refuse_odd_path(str(lock_path), str(place.folder.path))
+    limit = _limit(world)
+    # Whatever is left to do, a task has the same place in the same array each time.
+    cut: dict[int, dict[str, int]] = {}
+    for task in todo:
+        cut.setdefault(task.index // limit, {})[task.id] = task.index % limit
+    first = next_number(place.folder)
+    found = []
+    for number, tasks in enumerate(cut.values()):
+        wishes = slurm
+        if slurm.at_once is not UNSET:
+            share = (slurm.at_once + len(cut) - 1 - number) // len(cut)
+            wishes = msgspec.structs.replace(slurm, at_once=max(1, share))
+        array = _array(asked, place, lock_path, tasks)
+        found.append(
+            QueuedArray(
+                script=script(wishes, array), path=script_path(place.folder, first + number), tasks=tasks
+            )
+        )
+    return tuple(found)
+
+
+def _limit(world: World) -> int:
+    match world.slurm.array_limit():
+        case Missing():
+            return SLURM_DEFAULT_LIMIT
+        case limit:
+            return max(1, limit)
+
+
+def _array(asked: Asked, place: Place, lock_path: Path, tasks: dict[str, int]) -> Array:
     folder = place.folder
-    refuse_odd_path(str(lock_path), str(folder.path))
-    name = f"qlock-{folder.path.name}"
     frozen = ("--frozen",) if asked.frozen else ()
     return Array(
-        name=name,
+        name=f"qlock-{folder.path.name}",
         title=f"Written by qlock for {lock_path.name}, run {folder.path.name}. Do not edit; queue what is missing with:\n"
         f"qlock submit {lock_path}",
-        log=_log(folder),
-        tasks={task.index: task.id for task in todo},
+        log=f"{folder.path}/{FOLDER}/%A_%a.log",
+        tasks={index: id_ for id_, index in tasks.items()},
         command=("run", str(lock_path), "--runs", str(folder.path.parent), *frozen, *asked.words),
         program=asked.program,
     )
-
-
-def _log(folder: RunFolder) -> str:
-    return f"{folder.path}/{FOLDER}/%A_%a.log"

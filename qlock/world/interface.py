@@ -356,6 +356,9 @@ class Slurm(Protocol):
     def queue(self) -> tuple[SlurmTask, ...]:
         """Every element of this user's arrays that waits or runs."""
 
+    def array_limit(self) -> int | Missing:
+        """How many elements an array may have; their indices go from 0 to one less."""
+
     def accounts(self, jobs: Sequence[str]) -> tuple[SlurmTask, ...] | Missing:
         """How the elements of these jobs ended, as far as Slurm keeps accounts."""
 

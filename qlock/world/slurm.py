@@ -1,4 +1,4 @@
-"""Slurm, through its own tools: ``sbatch``, ``squeue``, ``sacct``, ``scancel``.
+"""Slurm, through its own tools: ``sbatch``, ``squeue``, ``sacct``, ``scancel``, ``scontrol``.
 
 Lives here: their command lines and what their output means; nothing else knows either. Does not live here: the
 script (``core.sbatch``), which task is which element (``flows.submit``).
@@ -23,6 +23,7 @@ _MOST_JOBS = 200
 """In one command line."""
 _JOB = re.compile(r"^([0-9]+)(?:;.*)?$")
 _ELEMENT = re.compile(r"^([0-9]+)_([0-9]+)$")
+_ARRAY_LIMIT = re.compile(r"^MaxArraySize\s*=\s*([0-9]{1,9})\s*$", re.MULTILINE)
 _LEFT = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
 
 
@@ -61,6 +62,17 @@ class RealSlurm:
             "squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%F|%K|%T|%L|%N|%r"
         )
         return tuple(task for line in done.out.split("\n") if (task := queued(line)) is not None)
+
+    def array_limit(self) -> int | Missing:
+        """``MaxArraySize`` of the controller."""
+        try:
+            done = self._call("scontrol", "show", "config")
+        except AbsentError as error:
+            return Missing(why=error.message)
+        match = _ARRAY_LIMIT.search(done.out)
+        if match is None:
+            return Missing(why="scontrol tells no `MaxArraySize`")
+        return int(match[1])
 
     def accounts(self, jobs: Sequence[str]) -> tuple[SlurmTask, ...] | Missing:
         """How the elements of these jobs ended; the last word on each, where it was requeued."""

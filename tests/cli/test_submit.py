@@ -65,8 +65,24 @@ def test_a_dry_run_prints_the_script(locked: Project, slurm: ScriptedSlurm, type
 
 def test_json(locked: Project, slurm: ScriptedSlurm, typed: Type) -> None:
     told = json.loads(typed("submit", LOCK, "--json").out)
-    assert (told["state"], told["job"], told["tasks"]) == ("submitted", "101", ["A@plain", "B@plain"])
-    assert told["script"] == slurm.submitted[0][1]
+    assert told["state"] == "submitted"
+    ((path, script),) = slurm.submitted
+    assert told["arrays"] == [
+        {"script": script, "path": str(path), "job": "101", "tasks": {"A@plain": 0, "B@plain": 1}}
+    ]
+
+
+def test_several_arrays(locked: Project, slurm: ScriptedSlurm, typed: Type) -> None:
+    slurm.most_elements = 1
+    said = typed("submit", LOCK, "--dry-run")
+    assert said.out.count("#!/bin/bash\n") == 2
+    assert said.talk == ["note: would queue 2 tasks as 2 arrays (0 done, 0 in the queue)"]
+    said = typed("submit", LOCK)
+    paths = [path.relative_to(locked.path) for path, _ in slurm.submitted]
+    assert (said.code, said.out) == (0, "101\n102\n")
+    assert said.talk[0] == (
+        f"ok: queued 2 tasks as jobs 101, 102 (0 done, 0 in the queue); scripts `{paths[0]}`, `{paths[1]}`"
+    )
 
 
 def test_all_that_is_done_is_to_be_merged(locked: Project, slurm: ScriptedSlurm, typed: Type) -> None:

@@ -237,6 +237,7 @@ class ScriptedSlurm:
         self.queued: list[SlurmTask] = []
         self.ended: tuple[SlurmTask, ...] | Missing = Missing(why="Slurm keeps no accounts here")
         self.absent: AbsentError | None = None
+        self.most_elements: int | Missing = 1001
         self.on_look: Callable[[], None] = lambda: None
         """Called each time the queue is asked for, before it answers."""
 
@@ -249,6 +250,9 @@ class ScriptedSlurm:
         if self.absent is not None:
             raise self.absent
         return tuple(self.queued)
+
+    def array_limit(self) -> int | Missing:
+        return self.most_elements
 
     def accounts(self, jobs: Sequence[str]) -> tuple[SlurmTask, ...] | Missing:
         return self.ended

@@ -14,7 +14,7 @@ from qlock.flows.submissions import Submission, submissions
 from qlock.flows.submit import Asked, Submitted, submit
 from qlock.flows.tasks import place_of
 from qlock.world import folder
-from qlock.world.interface import SlurmTask
+from qlock.world.interface import Missing, SlurmTask
 from qlock.world.process import this_process
 from tests.fakes.project import Project
 from tests.fakes.world import ScriptedSlurm
@@ -34,6 +34,16 @@ def submitted(project: Project, **asked: object) -> Submitted:
     return submit(project.world, Asked(**order))  # type: ignore[arg-type]  # a test's own table of arguments
 
 
+def job_of(said: Submitted) -> str:
+    (array,) = said.arrays
+    return array.job
+
+
+def script_of(said: Submitted) -> str:
+    (array,) = said.arrays
+    return array.script
+
+
 def run_folder(project: Project) -> RunFolder:
     return place_of(project.world, project.lock_path).folder
 
@@ -45,8 +55,14 @@ def element(job: str, index: int, state: str = "RUNNING") -> SlurmTask:
 def test_all_tasks_are_queued_and_the_script_is_kept(project: Project, slurm: ScriptedSlurm) -> None:
     said = submitted(project)
     path = run_folder(project).path
-    assert (said.state, said.job, said.tasks, said.done, said.under_way) == ("submitted", "101", BOTH, (), ())
-    assert slurm.submitted == [(path / "slurm/1.sbatch", said.script)]
+    assert (said.state, job_of(said), said.tasks, said.done, said.under_way) == (
+        "submitted",
+        "101",
+        BOTH,
+        (),
+        (),
+    )
+    assert slurm.submitted == [(path / "slurm/1.sbatch", script_of(said))]
     assert submissions(run_folder(project)) == (
         Submission(
             number=1,
@@ -55,7 +71,7 @@ def test_all_tasks_are_queued_and_the_script_is_kept(project: Project, slurm: Sc
             tasks={"A@plain": 0, "B@plain": 1},
         ),
     )
-    lines = said.script.split("\n")
+    lines = script_of(said).split("\n")
     assert f"#SBATCH --job-name=qlock-{path.name}" in lines
     assert f'#SBATCH --output="{path}/slurm/%A_%a.log"' in lines
     assert lines[-2] == (
@@ -68,15 +84,15 @@ def test_a_dry_run_writes_and_queues_nothing(project: Project, slurm: ScriptedSl
     said = submitted(project, dry_run=True)
     assert (said.state, said.tasks, slurm.submitted) == ("dry-run", BOTH, [])
     assert not project.runs.exists()
-    assert submitted(project).script == said.script
+    assert script_of(submitted(project)) == script_of(said)
 
 
 def test_what_is_done_or_in_the_queue_is_not_queued_again(project: Project, slurm: ScriptedSlurm) -> None:
     submitted(project)
     slurm.queued = [element("101", 1), element("999", 0)]
     second = submitted(project)
-    assert (second.tasks, second.under_way, second.job) == (("A@plain",), ("B@plain",), "102")
-    assert "#SBATCH --array=0" in second.script.split("\n")
+    assert (second.tasks, second.under_way, job_of(second)) == (("A@plain",), ("B@plain",), "102")
+    assert "#SBATCH --array=0" in script_of(second).split("\n")
     slurm.queued = []
     project.run(task="A@plain")
     third = submitted(project)
@@ -91,8 +107,8 @@ def test_long_points_are_queued_as_shards(project: Project, slurm: ScriptedSlurm
     said = submitted(project, wishes={"shard_items": 4})
     cut = [f"{point}@{number}of3" for point in BOTH for number in (1, 2, 3)]
     assert list(said.tasks) == cut
-    assert "#SBATCH --array=0-5" in said.script.split("\n")
-    assert "  [4]=B@plain@2of3" in said.script.split("\n")
+    assert "#SBATCH --array=0-5" in script_of(said).split("\n")
+    assert "  [4]=B@plain@2of3" in script_of(said).split("\n")
     slurm.queued = [element("101", 0), element("101", 4)]
     project.run(task=cut[1])
     again = submitted(project)  # with the spec's 6
@@ -102,7 +118,63 @@ def test_long_points_are_queued_as_shards(project: Project, slurm: ScriptedSlurm
         "`A@plain` goes on as it was begun, in 3 shards",
         "`B@plain` goes on as it was begun, in 3 shards",
     )
-    assert "#SBATCH --array=2-3,5" in again.script.split("\n")
+    assert "#SBATCH --array=2-3,5" in script_of(again).split("\n")
+
+
+def test_no_array_is_longer_than_the_cluster_allows(project: Project, slurm: ScriptedSlurm) -> None:
+    slurm.most_elements = 4
+    said = submitted(project, wishes={"shard_items": 2, "at_once": 5})
+    assert [(array.job, list(array.tasks.values())) for array in said.arrays] == [
+        ("101", [0, 1, 2, 3]),
+        ("102", [0, 1, 2, 3]),
+        ("103", [0, 1, 2, 3]),
+    ]
+    assert list(said.tasks) == [f"{point}@{number}of6" for point in BOTH for number in range(1, 7)]
+    options = [
+        line
+        for array in said.arrays
+        for line in array.script.split("\n")
+        if line.startswith("#SBATCH --array")
+    ]
+    # What may run at once is shared out.
+    assert options == ["#SBATCH --array=0-3%2", "#SBATCH --array=0-3%2", "#SBATCH --array=0-3%1"]
+    assert [one.job for one in submissions(run_folder(project))] == ["101", "102", "103"]
+    slurm.queued = [element("102", 0), element("103", 3)]
+    again = submitted(project)
+    assert again.under_way == ("A@plain@5of6", "B@plain@6of6")
+    assert [list(array.tasks.values()) for array in again.arrays] == [
+        [0, 1, 2, 3],
+        [1, 2, 3],
+        [0, 1, 2],
+    ]
+
+
+def test_what_slurm_took_before_it_refused_is_not_queued_again(
+    project: Project, slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.most_elements = 1
+    whole = slurm.submit
+
+    def no_more(script: Path) -> str:
+        if slurm.submitted:
+            raise AbsentError("sbatch: Job violates accounting/QOS policy")
+        return whole(script)
+
+    monkeypatch.setattr(slurm, "submit", no_more)
+    with pytest.raises(AbsentError):
+        submitted(project)
+    monkeypatch.undo()
+    slurm.queued = [element("101", 0)]
+    assert submitted(project).tasks == ("B@plain",)
+
+
+@pytest.mark.parametrize("limit", [Missing(why="`scontrol` is not on the PATH"), 1001])
+def test_a_cluster_that_tells_no_limit_has_that_of_slurm(
+    project: Project, slurm: ScriptedSlurm, limit: int | Missing
+) -> None:
+    slurm.most_elements = limit
+    said = submitted(project, dry_run=True, wishes={"shard_items": 1})
+    assert [len(array.tasks) for array in said.arrays] == [22]
 
 
 def test_what_left_the_queue_without_a_beginning_may_be_cut_anew(
@@ -141,7 +213,7 @@ def test_a_submission_that_slurm_did_not_take_is_not_kept_as_one(
     monkeypatch.undo()
     assert submissions(run_folder(project)) == ()
     said = submitted(project)
-    assert said.script_path == run_folder(project).path / "slurm/2.sbatch"
+    assert said.arrays[0].path == run_folder(project).path / "slurm/2.sbatch"
 
 
 def test_the_table_of_the_spec_is_kept_to_and_the_command_line_comes_first(
@@ -149,7 +221,7 @@ def test_the_table_of_the_spec_is_kept_to_and_the_command_line_comes_first(
 ) -> None:
     project.write_spec(lambda text: f'{text}\n[slurm]\npartition = "gpu"\ncpus = 4\n')
     said = submitted(project, wishes={"partition": "short"}, words=("--models", "/m m"), frozen=False)
-    lines = said.script.split("\n")
+    lines = script_of(said).split("\n")
     assert "#SBATCH --partition=short" in lines
     assert "#SBATCH --cpus-per-task=4" in lines
     assert "--models '/m m' --task" in lines[-2]
@@ -167,7 +239,7 @@ def test_a_stale_lock_is_not_queued(project: Project, slurm: ScriptedSlurm) -> N
     said = submitted(project)
     assert (said.state, said.why) == ("stale", "the spec `specs/small.toml` changed since this lock was made")
     frozen = submitted(project, frozen=True)
-    assert " --frozen --task " in frozen.script
+    assert " --frozen --task " in script_of(frozen)
 
 
 def test_a_folder_that_a_script_cannot_name_is_refused(

@@ -122,8 +122,11 @@ def why_none() -> str:
 
 
 @contextmanager
-def cluster(folder: Path, nodes: int = 2) -> Iterator[Cluster]:
-    """A cluster of so many nodes, until the end of the `with`; skipped, with the reason, where it cannot be."""
+def cluster(folder: Path, nodes: int = 2, *more: str) -> Iterator[Cluster]:
+    """A cluster of so many nodes, until the end of the `with`; skipped, with the reason, where it cannot be.
+
+    `more` are further lines of its slurm.conf.
+    """
     if why := why_none():
         pytest.skip(why)
     ports = _free_ports(nodes + 1)
@@ -136,7 +139,7 @@ def cluster(folder: Path, nodes: int = 2) -> Iterator[Cluster]:
     conf = _CONF.format(host=host, ports=ports, folder=folder, nodes="\n".join(lines), count=nodes)
     for name in ("state", *(f"spool-n{number}" for number in range(1, nodes + 1))):
         (folder / name).mkdir(parents=True)
-    (folder / "slurm.conf").write_text(conf)
+    (folder / "slurm.conf").write_text("\n".join((conf, *more)) + "\n")
     made = Cluster(folder)
     with ExitStack() as stack:
         stack.enter_context(_daemon(made, "slurmctld", "-D"))

@@ -139,6 +139,19 @@ def test_shards_on_two_nodes_have_the_answers_of_one_run(
     assert rows_are_unique(project)
 
 
+def test_an_array_that_is_too_long_for_the_cluster_becomes_several(
+    project: Path, undisturbed: str, tmp_path: Path
+) -> None:
+    with cluster(tmp_path / "small", 2, "MaxArraySize=3") as small:
+        jobs = submit(small, project, "--shard-items", "100").split("\n")
+        assert len(jobs) == 2
+        small.wait_empty()
+        assert {state for state, _ in status(small, project).values()} == {"done"}, logs(project)
+    names = {path.name for path in (run_of(project) / "slurm").glob("*.log")}
+    assert names == {f"{job}_{index}.log" for job in jobs for index in range(3)}
+    assert merged(project) == undisturbed
+
+
 def test_what_was_cancelled_is_queued_again_and_goes_on(
     slurm: Cluster, project: Path, undisturbed: str
 ) -> None:

@@ -108,6 +108,23 @@ def test_where_no_accounts_are_kept_they_are_missing(tmp_path: Path, tool: Tool)
     assert slurm(tmp_path).accounts(["7"]) == Missing(why="sacct: Slurm accounting storage is disabled")
 
 
+@pytest.mark.parametrize(
+    "body, limit",
+    [
+        ("printf 'LogTimeFormat = x\\nMaxArraySize            = 1001\\nMaxBatch = 2\\n'", 1001),
+        ("echo 'MaxJobCount = 7'", Missing(why="scontrol tells no `MaxArraySize`")),
+        (
+            "echo 'slurm_load_ctl_conf error: no answer' >&2; exit 1",
+            Missing(why="scontrol: slurm_load_ctl_conf error: no answer"),
+        ),
+    ],
+)
+def test_how_long_an_array_may_be(tmp_path: Path, tool: Tool, body: str, limit: int | Missing) -> None:
+    tool("scontrol", body)
+    assert slurm(tmp_path).array_limit() == limit
+    assert said(tmp_path) == ["show", "config"]
+
+
 def test_jobs_are_cancelled_in_parts(tmp_path: Path, tool: Tool) -> None:
     tool("scancel", "")
     slurm(tmp_path).cancel([str(number) for number in range(450)])
