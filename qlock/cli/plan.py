@@ -1,11 +1,12 @@
 """``qlock plan``: the tasks of a lock, for a scheduler of any kind.
 
-Does not live here: what a task is (``core.tasks``), how a run was cut (``flows.tasks``).
+Does not live here: which tasks there are (``flows.plan``).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,23 +29,36 @@ from qlock.errors import ExitCode
     metavar="DIR",
     help="Folder of this lock's runs, not runs/NAME@DEVICE.",
 )
+@click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-def verb(means: Means, /, *, lock: Path, shard_items: int | None, runs: Path | None, as_json: bool) -> Answer:
+def verb(means: Means, /, **given: Any) -> Answer:
     """List the tasks of a lock.
 
     A task is what one process does: the jobs of one point, or a shard of their items. Prints their ids; `qlock run LOCK
     --task ID` does one, and `qlock merge LOCK` brings them together. A point of which a task was begun stays cut as it is.
+    Looks at the lock and the spec beside it alone, so any machine can tell whether the lock may be run: exit code 1 where
+    it is stale, 3 where it misses pins, 6 where it was edited.
     """
-    from qlock.flows.submissions import known_tasks
-    from qlock.flows.tasks import place_of
+    from qlock.flows import plan as flow
 
-    world = means.world()
-    path, _ = lock_asked(world, lock)
-    place = place_of(world, path, None if runs is None else whole_path(world, runs))
-    every = known_tasks(place, shard_items=shard_items)
-    if as_json:
-        return Answer(ExitCode.YES, document({"verb": "plan", "tasks": every}))
-    rows = [(task.id, str(len(task.jobs)), str(task.items)) for task in every]
-    means.talk.table(("task", "jobs", "items"), rows, right=(1, 2))
-    return Answer(ExitCode.YES, "".join(f"{task.id}\n" for task in every))
+    world, talk = means.world(), means.talk
+    path, _ = lock_asked(world, given["lock"])
+    runs = None if given["runs"] is None else whole_path(world, given["runs"])
+    planned = flow.plan(
+        world,
+        flow.Asked(lock_path=path, runs=runs, frozen=given["frozen"], shard_items=given["shard_items"]),
+    )
+    code = ExitCode.YES if planned.state == "planned" else ExitCode.NO
+    if planned.state == "stale":
+        talk.say("error", f"the lock is stale: {planned.why}")
+        talk.say("hint", "renew it with `qlock resolve`, or trust it with --frozen")
+    else:
+        rows = [(task.id, str(len(task.jobs)), str(task.items)) for task in planned.tasks]
+        talk.table(("task", "jobs", "items"), rows, right=(1, 2))
+    if given["as_json"]:
+        return Answer(
+            code,
+            document({"verb": "plan", "state": planned.state, "why": planned.why, "tasks": planned.tasks}),
+        )
+    return Answer(code, "".join(f"{task.id}\n" for task in planned.tasks))

@@ -53,3 +53,15 @@ def test_long_points_are_cut(locked: Project, typed: Type) -> None:
 
 def test_a_shard_of_nothing(locked: Project, typed: Type) -> None:
     assert typed("plan", LOCK, "--shard-items", "0").code == 2
+
+
+def test_a_stale_lock(locked: Project, typed: Type) -> None:
+    locked.write_spec(lambda text: text.replace("answer_tokens = 8", "answer_tokens = 9"))
+    said = typed("plan", LOCK)
+    assert (said.code, said.out) == (1, "")
+    assert said.talk == [
+        "error: the lock is stale: the spec `specs/small.toml` changed since this lock was made",
+        "hint: renew it with `qlock resolve`, or trust it with --frozen",
+    ]
+    assert json.loads(typed("plan", LOCK, "--json").out)["state"] == "stale"
+    assert typed("plan", LOCK, "--frozen").code == 0
