@@ -157,7 +157,7 @@ def _specs(draw: st.DrawFn) -> Spec:
         lambda one: (msgspec.structs.replace(one, model=model, suite=suite, setting=setting),)
     )
     gate = st.one_of([strategy(kind) for kind in get_args(rules.GateSpec)]).map(
-        lambda one: (msgspec.structs.replace(one, suite=suite),)
+        lambda one: (msgspec.structs.replace(one, suite=suite) if rules.suite_of(one) else one,)
     )
     point = sitting[-1]
     compare = strategy(spec.CompareSpec).map(

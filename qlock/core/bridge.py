@@ -25,7 +25,7 @@ from qlock.core.endings import UNFINISHED
 from qlock.core.escape import for_message
 from qlock.core.pairs import Half, Pair, ending_of, pair
 from qlock.core.scores import Levels, Measure, levels_of, measure_of
-from qlock.core.sides import Side, device_of, model_of, suites_of
+from qlock.core.sides import Side, device_of, same_tokenizer, suites_of
 from qlock.core.stats import CannotTell
 from qlock.core.validity import Difference, Treatment, differences
 
@@ -141,8 +141,7 @@ def _stops(way: Sequence[Side], steps: list[list[Pair]]) -> Iterator[Stop]:
     levels = [_levels(step) for step in steps]
     yield _stop(way[0], levels[0].a, [found.a for found in steps[0]], first, first)
     for (one, side), step, level in zip(pairwise(way), steps, levels, strict=True):
-        same_tokenizer = model_of(one).tokenizer_digest == model_of(side).tokenizer_digest
-        equal = _equal_share(step, same_tokenizer=same_tokenizer)
+        equal = _equal_share(step, by_tokens=same_tokenizer(one, side))
         yield _stop(side, level.b, [found.b for found in step], level.change, equal)
 
 
@@ -172,8 +171,8 @@ def _levels(step: Sequence[Pair]) -> Levels:
     return found
 
 
-def _equal_share(step: Sequence[Pair], *, same_tokenizer: bool) -> float | CannotTell:
+def _equal_share(step: Sequence[Pair], *, by_tokens: bool) -> float | CannotTell:
     written = [found for found in step if wrote(found)]
     if not written:
         return CannotTell(why="no pair has a written answer on both sides")
-    return sum(is_equal(found, same_tokenizer=same_tokenizer) for found in written) / len(written)
+    return sum(is_equal(found, same_tokenizer=by_tokens) for found in written) / len(written)

@@ -44,15 +44,15 @@ from qlock.core.comparison import (
 from qlock.core.differing import brief
 from qlock.core.endings import Endings, endings
 from qlock.core.escape import for_message
-from qlock.core.gates import Gate, judge
+from qlock.core.gates import Gate, Ground, judge
 from qlock.core.lock import ModelPin
 from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
 from qlock.core.plan import jobs
 from qlock.core.recipe import RecipeRow
-from qlock.core.rules import GateSpec
+from qlock.core.rules import MemoryAtMost, SpeedAtLeast
 from qlock.core.scores import Score, against_noise, described, score, withheld
-from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, suites_of
+from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, same_tokenizer, suites_of
 from qlock.core.slices import slices
 from qlock.core.stats import CannotTell
 from qlock.core.validity import Difference, Treatment, differences
@@ -96,7 +96,6 @@ def compare(
     frame = _Frame(a=a, b=b, again_a=again_a, again_b=again_b, state=state)
     common = {name: _pairing(frame, name) for name in mine if name in theirs}
     suites = tuple(_suite(frame, name, pairing) for name, pairing in common.items())
-    gates = dict.fromkeys((*a.lock.gate, *b.lock.gate))
     return Comparison(
         comparison_version=COMPARISON_VERSION,
         state=state,
@@ -112,7 +111,7 @@ def compare(
         only_b=tuple(name for name in theirs if name not in mine),
         noise_unmeasured="" if any(suite.noise for suite in suites) else noise.unmeasured(a, b),
         recipes=_recipes(model_of(a), model_of(b)),
-        gate=tuple(_gate(frame, rule, common.get(rule.suite)) for rule in gates),
+        gate=_gates(frame, common),
         bridge=UNSET if through is None else bridge(a, b, through, treatment=treatment),
     )
 
@@ -200,23 +199,18 @@ def _pairing(frame: _Frame, name: str) -> Pairing:
     return pair(frame.a.sittings.get(name, ()), frame.b.sittings.get(name, ()))
 
 
-def _gate(frame: _Frame, rule: GateSpec, pairing: Pairing | None) -> Gate:
-    again = [
-        pair(side.sittings.get(rule.suite, ()), other.sittings.get(rule.suite, ()))
-        for side, other in ((frame.a, frame.again_a), (frame.b, frame.again_b))
-        if other is not None
-    ]
-    return judge(
-        rule,
-        pairing,
+def _gates(frame: _Frame, pairings: dict[str, Pairing]) -> tuple[Gate, ...]:
+    """The gates of both locks, each once."""
+    others = ((frame.a, frame.again_a), (frame.b, frame.again_b))
+    ground = Ground(
+        a=frame.a,
+        b=frame.b,
+        pairings=pairings,
+        again=tuple((side, other) for side, other in others if other is not None),
         withheld=_WITHHELD[frame.state],
-        same_tokenizer=_same_tokenizer(frame),
-        again=again,
     )
-
-
-def _same_tokenizer(frame: _Frame) -> bool:
-    return model_of(frame.a).tokenizer_digest == model_of(frame.b).tokenizer_digest
+    rules = dict.fromkeys((*frame.a.lock.gate, *frame.b.lock.gate))
+    return tuple(judge(rule, ground) for rule in rules)
 
 
 def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
@@ -231,7 +225,7 @@ def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
         losses=pairing.losses,
         endings=how_ended,
         agreement=agreement(
-            pairing.matched, same_tokenizer=_same_tokenizer(frame), first=_critical(frame, name)
+            pairing.matched, same_tokenizer=same_tokenizer(frame.a, frame.b), first=_critical(frame, name)
         ),
         slices=slices(pairing.scored, describe_only=_WITHHELD[frame.state]),
         noise=floors,
@@ -241,7 +235,8 @@ def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
 def _critical(frame: _Frame, suite: str) -> frozenset[str]:
     """Slices of a suite that have a gate of their own."""
     gates = (*frame.a.lock.gate, *frame.b.lock.gate)
-    return frozenset(gate.slice for gate in gates if gate.suite == suite and gate.slice)
+    of_slices = [gate for gate in gates if not isinstance(gate, SpeedAtLeast | MemoryAtMost)]
+    return frozenset(gate.slice for gate in of_slices if gate.suite == suite and gate.slice)
 
 
 def _score(

@@ -92,11 +92,11 @@ def _is_struct(hint: Any) -> bool:
 
 
 def key_of(entry: Base, index: int) -> str:
-    """How an entry of a table is called: by its name where it has one, else by its place."""
+    """How an entry of a table is called: by its name where it has one, else by its tag or its place."""
     for name in _KEYS:
         if name in entry.__struct_fields__:
             return str(getattr(entry, name))
-    return str(index)
+    return str(entry.__struct_config__.tag or index)
 
 
 def keyed(entries: tuple[Base, ...]) -> dict[str, Base]:

@@ -172,6 +172,17 @@ class ReadBack(Base, frozen=True, kw_only=True):
     expert_count: Count
 
 
+class Buffer(Base, frozen=True, kw_only=True):
+    """Memory that an engine took for a loaded point, by its own account."""
+
+    place: str
+    """As llama.cpp names it: ``CPU``, ``CPU_Mapped`` (the file itself), ``CUDA0``, ``CUDA_Host``."""
+    use: str
+    """``model``, ``KV``, ``compute``, ``output`` …"""
+    size_bytes: Count
+    """To the hundredth of a MiB that llama.cpp prints."""
+
+
 class ProbeRow(Base, frozen=True, kw_only=True):
     """One variation of the schedule against the plain one: how many rows stayed the same."""
 

@@ -26,7 +26,7 @@ from qlock.core.digest import Digest, blake3_of
 from qlock.core.effects import keyed
 from qlock.core.escape import for_message, visible
 from qlock.core.recipe import RecipeRow
-from qlock.core.rules import GateSpec
+from qlock.core.rules import GateSpec, suite_of
 from qlock.core.spec import AnchorSpec, CompareSpec, PromptSpec, Repeats, SamplingSpec
 from qlock.errors import InputError
 
@@ -282,7 +282,11 @@ def _check_references(lock: Lock, name: str) -> None:
     used += [(f"suite.{suite.name}.points", "point", point) for suite in lock.suite for point in suite.points]
     used += [(f"anchor.{index}.model", "model", anchor.model) for index, anchor in enumerate(lock.anchor)]
     used += [(f"anchor.{index}.suite", "suite", anchor.suite) for index, anchor in enumerate(lock.anchor)]
-    used += [(f"gate.{index}.suite", "suite", gate.suite) for index, gate in enumerate(lock.gate)]
+    used += [
+        (f"gate.{index}.suite", "suite", suite)
+        for index, gate in enumerate(lock.gate)
+        if (suite := suite_of(gate))
+    ]
     if lock.compare is not UNSET:
         used.append(("compare.reference", "point", lock.compare.reference))
     for where, table, wanted in used:

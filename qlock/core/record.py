@@ -31,6 +31,9 @@ class Times(Base, frozen=True, kw_only=True):
 
     prefill_s: Finite
     decode_s: Finite
+    lap_s: Finite | UnsetType = UNSET
+    """Since the row before was finished, or since the asking began. All laps of a job add up to the time in which an
+    engine was there to answer it. Unset where nobody looked at a clock."""
 
 
 class Part(Base, frozen=True, kw_only=True):

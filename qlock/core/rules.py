@@ -6,9 +6,11 @@ suite (``core.spec``), and what a rule comes to (``core.gates``).
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from qlock.core.base import Base, Name, Share
+import msgspec
+
+from qlock.core.base import Base, Name, Positive, Share
 
 
 class ShareRule(Base, frozen=True, kw_only=True):
@@ -41,10 +43,28 @@ class AgreementShare(ShareRule, frozen=True, kw_only=True, tag_field="rule", tag
 ShareSpec = NonInferior | NoMoreErrors | EndingShare | AgreementShare
 """A rule about shares of a suite's items."""
 
-GateSpec = ShareSpec
+
+class SpeedAtLeast(Base, frozen=True, kw_only=True, tag_field="rule", tag="speed-at-least"):
+    """Side B answers the suite at so many times the speed of side A, or more."""
+
+    suite: Name
+    at_least_ratio: Annotated[float, msgspec.Meta(gt=0.0, le=1000.0)]
+    """Tokens per second of B over those of the reference; 0.9 allows a tenth less, 1.5 asks for half as much again."""
+
+
+class MemoryAtMost(Base, frozen=True, kw_only=True, tag_field="rule", tag="memory-at-most"):
+    """Side B's weights, cache and compute buffers take so many bytes or less."""
+
+    at_most_bytes: Positive
+    """On the cards, where the device has some; 6 GB are ``6_000_000_000``."""
+
+
+GateSpec = ShareSpec | SpeedAtLeast | MemoryAtMost
 """One gate of a spec."""
 
-Rule = Literal["non-inferior", "no-more-errors", "ending-share", "agreement-share"]
+Rule = Literal[
+    "non-inferior", "no-more-errors", "ending-share", "agreement-share", "speed-at-least", "memory-at-most"
+]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 
@@ -59,8 +79,27 @@ def rule_of(gate: GateSpec) -> Rule:
             return "ending-share"
         case AgreementShare():
             return "agreement-share"
+        case SpeedAtLeast():
+            return "speed-at-least"
+        case MemoryAtMost():
+            return "memory-at-most"
+
+
+def suite_of(gate: GateSpec) -> str:
+    """The suite that a gate looks at; empty where it looks at the point itself."""
+    match gate:
+        case MemoryAtMost():
+            return ""
+        case _:
+            return gate.suite
 
 
 def place_of(gate: GateSpec) -> str:
-    """What a gate looks at, in words: the suite, and the slice where it names one."""
-    return f"{gate.suite} {gate.slice}".strip()
+    """What a gate looks at, in words: the suite, with the slice where it names one."""
+    match gate:
+        case MemoryAtMost():
+            return "the point"
+        case SpeedAtLeast(suite=suite):
+            return suite
+        case _:
+            return f"{gate.suite} {gate.slice}".strip()

@@ -39,6 +39,12 @@ class Side(Base, frozen=True, kw_only=True):
     """Facts that were allowed to differ from the lock."""
     sittings: dict[str, tuple[Sitting, ...]]
     """By suite, in the order of their repeats."""
+    devices: tuple[facts.Device, ...] = ()
+    """As the device was seen while it answered, once for each way in which it was."""
+    memory: tuple[facts.Buffer, ...] = ()
+    """What the point took, by the engine's own account; empty where it told nothing."""
+    other_timing: tuple[str, ...] = ()
+    """What can change its speed and was otherwise where some of its answers were taken over from."""
 
 
 def point_of(side: Side) -> PointPin:
@@ -72,6 +78,11 @@ def model_of(side: Side) -> ModelPin:
 def setting_of(side: Side) -> facts.Setting:
     """The point's setting."""
     return next(entry for entry in side.lock.setting if entry.name == point_of(side).setting)
+
+
+def same_tokenizer(a: Side, b: Side) -> bool:
+    """Whether a token id means the same on both sides."""
+    return model_of(a).tokenizer_digest == model_of(b).tokenizer_digest
 
 
 def suites_of(side: Side) -> dict[str, SuitePin]:

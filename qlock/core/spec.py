@@ -18,7 +18,7 @@ from qlock.core.canon import check_version, read_toml_table, to_struct
 from qlock.core.digest import digest_of
 from qlock.core.exchange import Message
 from qlock.core.facts import CacheType
-from qlock.core.rules import GateSpec
+from qlock.core.rules import GateSpec, suite_of
 from qlock.core.sbatch import SlurmSpec
 from qlock.errors import InputError
 
@@ -251,7 +251,8 @@ def _check(spec: Spec) -> None:
         if anchor.setting is not UNSET:
             _known(anchor.setting, settings, f"anchor[{index}].setting", "setting")
     for index, gate in enumerate(spec.gate):
-        _known(gate.suite, suites, f"gate[{index}].suite", "suite")
+        if suite_of(gate):
+            _known(suite_of(gate), suites, f"gate[{index}].suite", "suite")
     if spec.compare is not UNSET:
         _known(spec.compare.reference, tuple(points(spec)), "compare.reference", "point")
     _check_jobs(spec)
@@ -274,16 +275,17 @@ def _check_can_be_asked(spec: Spec) -> None:
                 f"`{which}` does not sit the suite `{anchor.suite}`, expected one of: {_listed(sat[anchor.suite])}"
             ).within(f"anchor[{index}]")
     reference = "" if spec.compare is UNSET else spec.compare.reference
-    for index, gate in enumerate(spec.gate if reference else ()):
-        sitting = sat[gate.suite]
+    gated = [(index, name) for index, gate in enumerate(spec.gate) if reference and (name := suite_of(gate))]
+    for index, suite in gated:
+        sitting = sat[suite]
         if reference not in sitting:
             raise InputError(
-                f"the reference `{reference}` does not sit the suite `{gate.suite}`, "
+                f"the reference `{reference}` does not sit the suite `{suite}`, "
                 f"which is sat by: {_listed(sitting)}"
             ).within(f"gate[{index}]")
         if len(sitting) == 1:
             raise InputError(
-                f"the reference `{reference}` sits the suite `{gate.suite}` alone, "
+                f"the reference `{reference}` sits the suite `{suite}` alone, "
                 "expected a suite that another point sits too"
             ).within(f"gate[{index}]")
 

@@ -30,6 +30,11 @@ def watts_of_mw(power_mw: float) -> float:
     return power_mw / 1e3
 
 
+def bytes_of_mib(size_mib: float) -> int:
+    """Whole bytes nearest to a size in MiB of 2^20 bytes (what llama.cpp prints)."""
+    return round(size_mib * (1 << 20))
+
+
 def bytes_of_gb(size_gb: float) -> int:
     """Whole bytes nearest to a size in GB of 10^9 bytes."""
     return round(size_gb * 1e9)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from qlock.core.base import Base, Count, Finite, Share
 from qlock.core.exchange import Ending
-from qlock.core.facts import ProbeRow, ReadBack, Setting
+from qlock.core.facts import Buffer, ProbeRow, ReadBack, Setting
 from qlock.world.interface import MappedFile
 
 
@@ -256,6 +256,9 @@ class Engine(Protocol):
 
         One whose address the engine does not tell is given by the engine's own name for it (``SYCL0``).
         """
+
+    def memory(self) -> tuple[Buffer, ...]:
+        """Memory that the loaded point took, by the engine's own account; empty where it tells nothing of it."""
 
     def label(self) -> str:
         """Version text."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from msgspec import UNSET
 
 from qlock.core.escape import for_message
-from qlock.core.rules import GateSpec, rule_of
+from qlock.core.rules import GateSpec, MemoryAtMost, ShareSpec, SpeedAtLeast, rule_of
 from qlock.core.slices import slices_meant
 from qlock.errors import InputError, QlockError
 from qlock.flows.kinds import params_of, suite_kind
@@ -31,15 +31,17 @@ def check_gates(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> None:
     by_name = {exam.pin.name: exam for exam in exams}
     slices: dict[str, frozenset[str]] = {}
     for gate in gates:
+        if isinstance(gate, MemoryAtMost):
+            continue
         exam = by_name[gate.suite]
         _check_rule(gate, exam)
-        if gate.slice:
+        if not isinstance(gate, SpeedAtLeast) and gate.slice:
             if gate.suite not in slices:
                 slices[gate.suite] = _slices(exam)
             _check_slice(gate, slices[gate.suite])
 
 
-def _check_rule(gate: GateSpec, exam: Exam) -> None:
+def _check_rule(gate: ShareSpec | SpeedAtLeast, exam: Exam) -> None:
     rules = suite_kind(exam.pin.kind).gates
     rule = rule_of(gate)
     if rule not in rules:
@@ -65,7 +67,7 @@ def _as_bytes(text: str) -> tuple[int, ...]:
     return tuple(text.encode())
 
 
-def _check_slice(gate: GateSpec, known: frozenset[str]) -> None:
+def _check_slice(gate: ShareSpec, known: frozenset[str]) -> None:
     meant = slices_meant(known, gate.slice)
     if len(meant) == 1:
         return

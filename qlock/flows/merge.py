@@ -23,9 +23,10 @@ from qlock.core.tasks import Task
 from qlock.core.verify import Finding, differences, entries, refuses
 from qlock.errors import InputError
 from qlock.flows.anchors import AnchorCheck, Anchors
-from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment
+from qlock.flows.run_folder import RunFolder
 from qlock.flows.scores import JobScore, job_scores
 from qlock.flows.sealing import seal_run
+from qlock.flows.segments import FACTS_VERSION, RunFacts, Segment
 from qlock.flows.submissions import known_tasks
 from qlock.flows.taking_over import joined
 from qlock.flows.tasks import Place, place_of, task_folder

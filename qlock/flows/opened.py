@@ -17,6 +17,7 @@ from qlock.core.plan import Job, jobs
 from qlock.core.record import Grade, Record, Seal
 from qlock.core.sides import Side, Sitting
 from qlock.errors import AbsentError, InputError
+from qlock.flows.conditions import conditions_of
 from qlock.flows.fitting import locked_items
 from qlock.flows.kinds import suite_kind
 from qlock.flows.run_folder import RunFolder, items_name, run_folders
@@ -85,9 +86,13 @@ def open_side(run: OpenRun, point: str) -> Side:
         InputError: A record or its grades are unreadable, of another job, or were changed after the seal.
     """
     sittings: dict[str, tuple[Sitting, ...]] = {}
+    segments: dict[str, frozenset[int]] = {}
     for job in jobs(run.lock):
         if job.point == point:
-            sittings[job.suite] = (*sittings.get(job.suite, ()), sitting_of(run, job))
+            sitting = sitting_of(run, job)
+            sittings[job.suite] = (*sittings.get(job.suite, ()), sitting)
+            segments[job.name] = frozenset(row.segment for row in sitting.rows)
+    conditions = conditions_of(run.folder, point, segments)
     return Side(
         name=f"{run.name}:{point}",
         lock=run.lock,
@@ -95,6 +100,9 @@ def open_side(run: OpenRun, point: str) -> Side:
         sealed=run.seal is not None,
         forced=forced_facts(run),
         sittings=sittings,
+        devices=conditions.device,
+        memory=conditions.memory,
+        other_timing=conditions.other_timing,
     )
 
 

@@ -24,8 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from qlock.core import facts
-from qlock.core.base import Base, Count
+from qlock.core.base import Base
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import digest_of
 from qlock.core.lock import Lock, lock_digest, read_lock
@@ -48,50 +47,13 @@ from qlock.core.record import (
     sealed,
 )
 from qlock.errors import AbsentError, InputError
-from qlock.flows.loaded import LoadedFile
+from qlock.flows.segments import FACTS_VERSION, RunFacts
 from qlock.suites.interface import Item
 from qlock.world.interface import World
 
-FACTS_VERSION = 1
 MOST_RECORD_BYTES = 8 << 30
 TASKS = "tasks"
 _NUMBERED = re.compile(r"^[0-9a-f]{8}(\.[1-9][0-9]*)?$")
-
-
-class Segment(Base, frozen=True, kw_only=True):
-    """One stretch of running: when, where, what was seen, what was forced."""
-
-    started_utc: str
-    ended_utc: str
-    """Empty while it goes on, and for ever when it was killed with no time to say so."""
-    host_name: str
-    boot_id: str
-    kernel: str
-    python: str
-    qlock: str
-    engine_label: str
-    """Version text; empty as long as ``engine_file`` is."""
-    engine_file: tuple[facts.EngineFile, ...]
-    """Every file that the engine mapped, also what no lock pins; empty while it goes on, and after a kill."""
-    device: facts.Device
-    """As it was seen."""
-    gpu_uuid: tuple[str, ...] = ()
-    """Which copies of the device's cards they were."""
-    forced: tuple[str, ...]
-    taken_over: dict[str, str]
-    """Job to the sealed run beside this one that its record was copied from."""
-    loaded: tuple[LoadedFile, ...] = ()
-    """The models' files, as they were when it began."""
-    looked_again: bool = False
-    """Whether what is still here of its rows was measured with files and an engine that were looked at afterwards
-    (rule 8), by itself or by the next stretch."""
-
-
-class RunFacts(Base, frozen=True, kw_only=True):
-    """``facts.json``."""
-
-    facts_version: Count
-    segment: tuple[Segment, ...]
 
 
 class ItemLine(Base, frozen=True, kw_only=True):

@@ -26,10 +26,12 @@ from qlock.engines.interface import Engine
 from qlock.errors import InputError, QlockError
 from qlock.flows import proving
 from qlock.flows.asking import Asker, Question, respondent
+from qlock.flows.conditions import note_memory
 from qlock.flows.device import card_findings
 from qlock.flows.driver import Driver
 from qlock.flows.fitting import refuse_misfit
 from qlock.flows.grading import TrialFailure, try_grader
+from qlock.flows.laps import Laps
 from qlock.flows.proving import Exam
 from qlock.flows.refusal import refuse
 from qlock.flows.room import check_room
@@ -106,7 +108,8 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
     """
     pin = next(pin for pin in stage.lock.point if pin.name == name)
     weights = stage.weights[pin.model]
-    stage.seat.point(lambda engine: _prepare(stage, pin, engine))
+    laps = Laps(stage.world.clock)
+    stage.seat.point(lambda engine: _prepare(stage, pin, engine, laps))
     assert isinstance(pin.read_back, facts.ReadBack)
     template = _model_template(stage.world, weights)
     asked: dict[str, Sitting] = {}
@@ -125,7 +128,7 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
     setting = _setting(stage.lock, pin)
     for job in jobs:
         if not stage.is_over():
-            yield from _job(stage, job, asked[job.suite], slots=setting.slots)
+            yield from _job(stage, job, asked[job.suite], laps, slots=setting.slots)
 
 
 def prepare_point(
@@ -183,11 +186,13 @@ def _setting(lock: Lock, pin: PointPin) -> facts.Setting:
     return next(setting for setting in lock.setting if setting.name == pin.setting)
 
 
-def _prepare(stage: Stage, pin: PointPin, engine: Engine) -> None:
+def _prepare(stage: Stage, pin: PointPin, engine: Engine, laps: Laps) -> None:
     weights = stage.weights[pin.model]
     found = prepare_point(stage.world, stage.lock, pin, engine, weights, pci_bus_id=stage.pci_bus_id)
     refuse(found, allow=stage.allow)
+    note_memory(stage.folder, stage.segment, pin.name, engine.memory())
     stage.on_ready(engine)
+    laps.begin()
 
 
 def _model_template(world: World, weights: tuple[str, ...]) -> str | None:
@@ -217,7 +222,7 @@ def _try_graders(asked: dict[str, Sitting]) -> None:
         raise TrialsFailedError(tuple(failures))
 
 
-def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Record | Broken]:
+def _job(stage: Stage, job: Job, sitting: Sitting, laps: Laps, *, slots: int) -> Iterator[Record | Broken]:
     every = sitting.questions
     if job.part is not UNSET and len(every) != job.items:
         raise InputError(
@@ -234,6 +239,7 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
         count = _Count(stage.talk, job, len(done))
 
         def on_row(row: Row) -> None:
+            row = laps.timed(row)
             stage.folder.still_here()
             journal.append(row_bytes(row))
             stage.on_row(row)
@@ -248,6 +254,7 @@ def _job(stage: Stage, job: Job, sitting: Sitting, *, slots: int) -> Iterator[Re
             is_over=stage.is_over,
         )
         left = tuple(question for question in questions if question.item.id not in done)
+        laps.begin()
         driver.ask(left, slots=slots)
     record = stage.folder.present_record(job.name)
     broken = [row for row in record.rows if not is_done(row)]

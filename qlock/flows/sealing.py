@@ -20,8 +20,9 @@ from qlock.errors import InputError
 from qlock.flows.device import locked_device
 from qlock.flows.fitting import refuse_misfit
 from qlock.flows.loaded import LoadedFile, is_untouched, model_places
-from qlock.flows.run_folder import FACTS_VERSION, RunFacts, RunFolder, Segment
+from qlock.flows.run_folder import RunFolder
 from qlock.flows.scores import write_grades
+from qlock.flows.segments import FACTS_VERSION, RunFacts, Segment
 from qlock.world.interface import World
 
 

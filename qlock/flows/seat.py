@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
     Done,
     Engine,
@@ -93,6 +93,10 @@ class Seat:
     def devices(self) -> tuple[str, ...]:
         """As the engine."""
         return self._living().devices()
+
+    def memory(self) -> tuple[Buffer, ...]:
+        """As the engine."""
+        return self._living().memory()
 
     def label(self) -> str:
         """As the engine."""

@@ -14,6 +14,7 @@ from qlock.core.lock import Lock
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Part, Record, Row, SealedJob, item_digest
 from qlock.errors import InputError
+from qlock.flows.conditions import keep_conditions
 from qlock.flows.run_folder import TASKS, RunFolder, items_digest, run_folders
 from qlock.world.interface import World
 
@@ -52,16 +53,17 @@ def take_over(world: World, folder: RunFolder, lock: Lock, job: Job, *, source: 
     others = _tasks(world, folder) if place.name == TASKS else [RunFolder(world, place)]
     point = next(pin for pin in lock.point if pin.name == job.point)
     digest = prompts_of(point, job.suite).items_digest
-    records = []
+    found: list[tuple[RunFolder, Record]] = []
     for other in others:
         for sealed_job in _sealed_jobs(other):
             if sealed_job.job_digest == job.digest:
-                records.append(_record(other, sealed_job, source=source))
+                found.append((other, _record(other, sealed_job, source=source)))
                 _take_items(folder, other, digest, job=sealed_job.job, source=source)
                 break
-    rows = joined(records)
+    rows = joined(record for _, record in found)
     if len(rows) != job.items:
         raise InputError(f"the sealed run `{source}` was changed while it was read")
+    keep_conditions(folder, lock, segment, job, found)
     folder.write_closed(job, tuple(msgspec.structs.replace(row, segment=segment) for row in rows[job.places]))
 
 

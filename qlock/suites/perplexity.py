@@ -16,13 +16,14 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Positive
 from qlock.core.exchange import Called, Completed, Diverged, Failed, Nats, Outcome, Score, Scored, Ungraded
+from qlock.core.rules import Rule
 from qlock.core.windows import DEFAULT_WINDOW_TOKENS, score_from, window_name, windows
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 
 ASK_VERSION = 1
 GRADE_VERSION = 1
 SOURCES = ("text",)
-GATES = ()
+GATES: tuple[Rule, ...] = ("speed-at-least",)
 """Nothing is right or wrong, and nothing is written."""
 
 _LARGEST_COST = 1e6  # nats; float32 logits of a working model give under 200, and squares must stay finite

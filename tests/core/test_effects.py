@@ -27,6 +27,7 @@ from qlock.core.effects import (
 )
 from qlock.core.facts import Device, Engine, EngineFile, Gpu
 from qlock.core.lock import Lock, ModelPin, PointPin, SuiteFile, SuitePin
+from qlock.core.rules import MemoryAtMost, NoMoreErrors, NonInferior
 from tests.fakes.documents import a_lock, an_engine, an_engine_file
 from tests.strategies import strategy
 
@@ -132,6 +133,7 @@ def test_entries_are_called_by_what_tells_them_apart() -> None:
     lock = a_lock()
     assert key_of(lock.suite[1].file[0], 7) == "items"
     assert key_of(lock.gate[0], 7) == "orders"
+    assert key_of(MemoryAtMost(at_most_bytes=1), 7) == "memory-at-most"
     assert key_of(lock.model[0].recipe[1], 7) == "Q4_K"
     assert isinstance(lock.point[0].probe, tuple)
     assert key_of(lock.point[0].probe[0], 7) == "permute"
@@ -219,6 +221,15 @@ def test_what_changes_output_leaves_out_the_rest() -> None:
 )
 def test_changes(a: Base, b: Base, expected: list[Any]) -> None:
     assert differences(a, b) == expected
+
+
+def test_a_gate_of_another_rule_is_another_gate() -> None:
+    one, other = NonInferior(suite="orders"), NoMoreErrors(suite="orders")
+    assert differences(a_lock(gate=(one,)), a_lock(gate=(other,))) == [("gate.orders", one, other, "output")]
+    stricter = NonInferior(suite="orders", margin_share=0.1)
+    assert differences(a_lock(gate=(one,)), a_lock(gate=(stricter,))) == [
+        ("gate.orders.margin_share", 0.0, 0.1, "output")
+    ]
 
 
 def test_one_name_that_begins_like_another_hides_nothing() -> None:

@@ -3,7 +3,16 @@ from typing import get_args
 import pytest
 from hypothesis import given
 
-from qlock.core.rules import RULES, GateSpec, NonInferior, place_of, rule_of
+from qlock.core.rules import (
+    RULES,
+    GateSpec,
+    MemoryAtMost,
+    NonInferior,
+    SpeedAtLeast,
+    place_of,
+    rule_of,
+    suite_of,
+)
 from tests.strategies import strategy
 
 
@@ -23,3 +32,11 @@ def test_a_gate_says_its_rule(kind: type) -> None:
 def test_a_gate_says_what_it_looks_at() -> None:
     assert place_of(NonInferior(suite="orders")) == "orders"
     assert place_of(NonInferior(suite="orders", slice="bank=north")) == "orders bank=north"
+    assert place_of(SpeedAtLeast(suite="orders", at_least_ratio=0.9)) == "orders"
+    assert place_of(MemoryAtMost(at_most_bytes=1)) == "the point"
+
+
+def test_a_gate_of_a_point_has_no_suite() -> None:
+    assert suite_of(MemoryAtMost(at_most_bytes=1)) == ""
+    assert suite_of(SpeedAtLeast(suite="orders", at_least_ratio=0.9)) == "orders"
+    assert suite_of(NonInferior(suite="orders", slice="bank=north")) == "orders"

@@ -1,9 +1,18 @@
 import msgspec
 import pytest
 
-from qlock.core.sides import device_of, engine_of, model_of, point_of, setting_of, suites_of
+from qlock.core.sides import (
+    device_of,
+    engine_of,
+    model_of,
+    point_of,
+    same_tokenizer,
+    setting_of,
+    suites_of,
+)
 from qlock.errors import InputError
-from tests.fakes.comparisons import a_side
+from tests.fakes.comparisons import a_side, with_first
+from tests.fakes.documents import a_digest
 
 
 def test_a_side_is_looked_up_in_its_lock() -> None:
@@ -14,6 +23,12 @@ def test_a_side_is_looked_up_in_its_lock() -> None:
     assert engine_of(side).name == "embedded"
     assert device_of(side).name == "cpu-amd-1a-02"
     assert list(suites_of(side)) == ["wikitext", "orders"]
+
+
+def test_tokenizers_are_told_apart_by_their_digest() -> None:
+    other = with_first(a_side().lock, model={"tokenizer_digest": a_digest("x")})
+    assert same_tokenizer(a_side(), a_side(model="Q4_K_M"))
+    assert not same_tokenizer(a_side(), a_side(lock=other))
 
 
 def test_a_suite_that_the_point_does_not_sit_is_not_its_own() -> None:

@@ -40,6 +40,7 @@ def test_a_negative_size_is_refused() -> None:
 def test_sizes_that_people_give_are_whole_bytes() -> None:
     assert (units.bytes_of_gb(1.5), units.bytes_of_gb(0.1)) == (1_500_000_000, 100_000_000)
     assert units.gb_of_bytes(5_733_000_000) == 5.733
+    assert (units.bytes_of_mib(1.0), units.bytes_of_mib(98.87)) == (1_048_576, 103_672_709)
     assert [units.bytes_text(size) for size in units.BYTES_OF_STEP.values()] == [
         "1 B" if step == "B" else f"1.0 {step}" for step in units.BYTES_OF_STEP
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.core.facts import ProbeRow
+from qlock.core.facts import Buffer, ProbeRow
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -78,10 +78,11 @@ ROWS = (
 HEADER = "/scratch/words.gguf"
 WORDS = Vocabulary(add_bos=True, bos_token=1, bos_text="<s>", eos_text="</s>")
 FILES = (MappedFile(path="/lib/libllama.so", device="08:01", inode=7, deleted=False),)
+MEMORY = (Buffer(place="CUDA0", use="KV", size_bytes=1_000_000),)
 
 TAPE_OF_ALL: tuple[Entry, ...] = (
     Named(label="l", system_info="s"),
-    LoadedOnce(key=load_key(LOAD), read_back=read_back_of(SETTING), devices=("0000:18:00.0",)),
+    LoadedOnce(key=load_key(LOAD), read_back=read_back_of(SETTING), devices=("0000:18:00.0",), memory=MEMORY),
     TokenizedOnce(key=text_key(LOAD, "hi", add_special=True, parse_special=False), tokens=(1, 2)),
     DoneOnce(key=work_key(LOAD, GENERATE), done=GENERATED),
     DoneOnce(key=work_key(LOAD, MEASURE), done=MEASURED),
@@ -109,6 +110,7 @@ def test_each_question_gets_the_answer_that_was_recorded() -> None:
     assert (engine.label(), engine.system_info(), engine.log_tail()) == ("l", "s", "")
     assert engine.mapped_files() == FILES
     assert engine.devices() == ("0000:18:00.0",)
+    assert engine.memory() == MEMORY
 
 
 def test_a_vocabulary_alone_is_replayed_by_the_name_of_its_file() -> None:

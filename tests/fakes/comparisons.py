@@ -86,6 +86,20 @@ def a_sitting(letters: str, **changes: Any) -> Sitting:
     return msgspec.structs.replace(sitting, **changes)
 
 
+def a_timed_sitting(rows: list[tuple[int, float]], **changes: Any) -> Sitting:
+    """One job of the exam `orders`, each item with the number of its tokens and the seconds of its lap."""
+    sitting = a_sitting("r" * len(rows), **changes)
+    timed = [
+        msgspec.structs.replace(
+            row,
+            replies=(Completed(text="", tokens=(7,) * tokens, ending="eos", prompt_tokens=24),),
+            times=msgspec.structs.replace(row.times, lap_s=lap_s),
+        )
+        for row, (tokens, lap_s) in zip(sitting.rows, rows, strict=True)
+    ]
+    return msgspec.structs.replace(sitting, rows=tuple(timed))
+
+
 def a_reading(nats: list[float], tokens: int = 100) -> Sitting:
     """One job of the text `wikitext`: the cost of each window, spread evenly over its tokens."""
     rows = []

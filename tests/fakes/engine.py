@@ -20,7 +20,7 @@ import msgspec
 from qlock.core.canaries import CANARIES
 from qlock.core.digest import blake3_of
 from qlock.core.exchange import Ending
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.core.gguf import Header, read_header
 from qlock.engines.interface import (
     Broken,
@@ -86,6 +86,12 @@ class Script:
         """Why no engine starts; empty when one does."""
         self.cards: list[str] = []
         """The cards that each engine was given."""
+        self.memory: tuple[Buffer, ...] = (
+            Buffer(place="CPU_Mapped", use="model", size_bytes=2_000_000),
+            Buffer(place="CPU", use="KV", size_bytes=1_000_000),
+            Buffer(place="CPU", use="compute", size_bytes=500_000),
+        )
+        """What every point takes, as the engine tells."""
         self.devices: Callable[[str], tuple[str, ...]] = lambda _: ()
         """The PCI addresses that an engine uses, of the cards that it was given."""
         self.opened = 0
@@ -252,6 +258,10 @@ class FakeEngine:
     def devices(self) -> tuple[str, ...]:
         self._live()
         return self._devices
+
+    def memory(self) -> tuple[Buffer, ...]:
+        self._live()
+        return self._script.memory
 
     def label(self) -> str:
         return self._script.label

@@ -106,6 +106,7 @@ class Play:
             f"llama_context: n_batch               = {self.number('--batch-size')}",
             f"llama_context: n_ubatch              = {self.number('--ubatch-size')}",
             f"llama_context: flash_attn            = {'enabled' if self.value('--flash-attn') == 'on' else 'disabled'}",
+            "llama_kv_cache:        CPU KV buffer size =     0.12 MiB",
             f"llama_kv_cache: size =    0.12 MiB (512 cells), K ({k}):    0.06 MiB, V ({v}):    0.06 MiB",
         ]
         if layers and self.is_on("cpu_fallback"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qlock.core.exchange import Complete as CompleteRequest
 from qlock.core.exchange import Completed, Failed, Outcome, Raw, Right, Score, Scored
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.core.record import Row, is_done
 from qlock.engines.interface import (
     Broken,
@@ -101,6 +101,9 @@ class MortalEngine:
         raise NotImplementedError
 
     def devices(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def memory(self) -> tuple[Buffer, ...]:
         raise NotImplementedError
 
     def label(self) -> str:

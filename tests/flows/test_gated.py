@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qlock.core.rules import MemoryAtMost, NoMoreErrors, SpeedAtLeast
 from qlock.errors import InputError
 from tests.fakes.project import Project, refusal
 
@@ -46,17 +47,30 @@ def gated(project: Project, suite: str, rule: str, slice_: str = "", more: str =
 @pytest.mark.parametrize("slice_", ["", "bank=x", "y", "bank=z", "tone=x", "dry"])
 def test_a_gate_that_can_be_decided_is_locked(project: Project, slice_: str) -> None:
     gated(project, "digits", "no-more-errors", slice_)
-    assert [gate.slice for gate in project.resolve().lock.gate] == [slice_]
+    assert project.resolve().lock.gate == (NoMoreErrors(suite="digits", slice=slice_),)
 
 
 @pytest.mark.parametrize("rule", ["non-inferior", "no-more-errors", "ending-share", "agreement-share"])
-def test_no_rule_decides_anything_of_a_text(project: Project, rule: str) -> None:
+def test_of_a_text_nothing_but_the_speed_can_be_decided(project: Project, rule: str) -> None:
     gated(project, "text", rule)
     assert refusal(project, InputError) == (
-        f"gate.text.rule: got `{rule}`, expected no gate: a suite of the kind `perplexity` cannot decide it",
+        (
+            f"gate.text.rule: got `{rule}`, expected one of: speed-at-least: "
+            "a suite of the kind `perplexity` cannot decide it"
+        ),
         "",
     )
     assert project.script.opened == 0
+
+
+def test_speed_and_memory_are_locked(project: Project) -> None:
+    gates = '[[gate]]\nrule = "memory-at-most"\nat_most_bytes = 6_000_000_000\n'
+    gates += '[[gate]]\nrule = "speed-at-least"\nsuite = "text"\nat_least_ratio = 0.9\n'
+    project.write_spec(lambda text: f"{text}{COMPARE}{gates}")
+    assert project.resolve().lock.gate == (
+        MemoryAtMost(at_most_bytes=6_000_000_000),
+        SpeedAtLeast(suite="text", at_least_ratio=0.9),
+    )
 
 
 @pytest.mark.parametrize(

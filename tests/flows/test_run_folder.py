@@ -21,7 +21,6 @@ from qlock.core.record import (
 )
 from qlock.errors import AbsentError, InputError
 from qlock.flows.run_folder import (
-    RunFacts,
     RunFolder,
     folder_name,
     header_of,
@@ -31,6 +30,7 @@ from qlock.flows.run_folder import (
     row_bytes,
     run_folders,
 )
+from qlock.flows.segments import RunFacts
 from qlock.suites.interface import Item
 from tests.fakes.documents import a_lock, a_row, lock_bytes
 from tests.fakes.world import fake_world

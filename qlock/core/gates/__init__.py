@@ -3,39 +3,65 @@
 A gate passes or fails only where the figures bear it out; otherwise it is undecided, with the reason. The gates of both
 locks hold, so that none can be dropped by comparing with another lock.
 
-One module, one kind of rule: ``shares`` (counts of pairs). Does not live here: the rules as a spec words them
-(``core.rules``), the formulas (``core.stats``).
+One module, one kind of rule: ``shares`` (counts of pairs), ``speed``, ``memory``. Does not live here: the rules as a spec
+words them (``core.rules``), the formulas (``core.stats``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from qlock.core.gates import shares
-from qlock.core.gates.interface import GATE_VERDICTS, Gate, GateVerdict, PairsSeen, undecided
-from qlock.core.pairs import Pairing
-from qlock.core.rules import GateSpec
+import msgspec
 
-__all__ = ["GATE_VERDICTS", "Gate", "GateVerdict", "PairsSeen", "judge"]
+from qlock.core.gates import memory, shares, speed
+from qlock.core.gates.interface import (
+    GATE_VERDICTS,
+    Gate,
+    GateVerdict,
+    MemorySeen,
+    PairsSeen,
+    SpeedSeen,
+    undecided,
+)
+from qlock.core.pairs import Pairing, pair
+from qlock.core.rules import GateSpec, MemoryAtMost, SpeedAtLeast
+from qlock.core.sides import Side, same_tokenizer
+
+__all__ = ["GATE_VERDICTS", "Gate", "GateVerdict", "Ground", "MemorySeen", "PairsSeen", "SpeedSeen", "judge"]
 
 
-def judge(
-    rule: GateSpec,
-    pairing: Pairing | None,
-    *,
-    withheld: str = "",
-    same_tokenizer: bool = True,
-    again: Sequence[Pairing] = (),
-) -> Gate:
-    """What was measured says of a rule.
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What gates are judged on."""
 
-    Args:
-        rule: The gate.
-        pairing: Of its suite; ``None`` where not both sides sat it.
-        withheld: Why nothing may be judged; empty where it may.
-        same_tokenizer: Whether answers are compared by their tokens.
-        again: The suite of a point paired with another run of that point: what moves is noise.
-    """
+    a: Side
+    b: Side
+    pairings: Mapping[str, Pairing]
+    """By the suites that both sides sat."""
+    again: tuple[tuple[Side, Side], ...] = ()
+    """A side and another run of its point."""
+    withheld: str = ""
+    """Why nothing may be judged; empty where it may."""
+
+
+def judge(rule: GateSpec, ground: Ground) -> Gate:
+    """What was measured says of a rule."""
+    match rule:
+        case MemoryAtMost():
+            return memory.judge(rule, ground.a, ground.b, withheld=ground.withheld)
+        case SpeedAtLeast():
+            return speed.judge(rule, ground.a, ground.b, withheld=ground.withheld, again=ground.again)
+        case _:
+            pass
+    pairing = ground.pairings.get(rule.suite)
     if pairing is None:
         return undecided(rule, f"the suite `{rule.suite}` is not on both sides")
-    return shares.judge(rule, pairing, withheld=withheld, same_tokenizer=same_tokenizer, again=again)
+    return shares.judge(
+        rule,
+        pairing,
+        withheld=ground.withheld,
+        same_tokenizer=same_tokenizer(ground.a, ground.b),
+        again=[
+            pair(side.sittings.get(rule.suite, ()), other.sittings.get(rule.suite, ()))
+            for side, other in ground.again
+        ],
+    )

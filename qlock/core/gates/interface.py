@@ -9,9 +9,10 @@ from typing import Literal, get_args
 
 import msgspec
 
-from qlock.core.base import Base, Count, Share
+from qlock.core.base import Base, Count, Finite, Share
 from qlock.core.escape import for_message
-from qlock.core.rules import GateSpec
+from qlock.core.rules import GateSpec, MemoryAtMost, SpeedAtLeast
+from qlock.core.speed import Speed
 from qlock.core.stats import CannotTell, Interval, PairsNeeded
 
 GateVerdict = Literal["pass", "fail", "undecided"]
@@ -34,6 +35,29 @@ class PairsSeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="pairs"):
     """How many of the pairs count otherwise in another run of one point."""
 
 
+class SpeedSeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="speeds"):
+    """What a rule about speed rests on."""
+
+    a: Speed | CannotTell
+    b: Speed | CannotTell
+    ratio: Interval | CannotTell
+    """B over A."""
+    noise_ratio: Finite | CannotTell
+    """How many times faster one of two runs of one point was."""
+
+
+class MemorySeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="memory"):
+    """What a rule about memory rests on."""
+
+    of: Literal["cpu", "gpu"]
+    """The device that counts: the machine, or its cards alone."""
+    a_bytes: Count | CannotTell
+    b_bytes: Count | CannotTell
+
+
+Seen = PairsSeen | SpeedSeen | MemorySeen | CannotTell
+
+
 class Gate(Base, frozen=True, kw_only=True):
     """One rule and its answer."""
 
@@ -41,12 +65,16 @@ class Gate(Base, frozen=True, kw_only=True):
     """As the spec says it, safe to show."""
     verdict: GateVerdict
     why: str
-    seen: PairsSeen | CannotTell
+    seen: Seen
 
 
-def gate(rule: GateSpec, verdict: GateVerdict, why: str, seen: PairsSeen | CannotTell) -> Gate:
+def gate(rule: GateSpec, verdict: GateVerdict, why: str, seen: Seen) -> Gate:
     """The answer to a rule."""
-    asked = msgspec.structs.replace(rule, slice=for_message(rule.slice))
+    match rule:
+        case SpeedAtLeast() | MemoryAtMost():
+            asked: GateSpec = rule
+        case _:
+            asked = msgspec.structs.replace(rule, slice=for_message(rule.slice))
     return Gate(asked=asked, verdict=verdict, why=why, seen=seen)
 
 

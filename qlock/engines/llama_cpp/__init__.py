@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from qlock.core.base import Base
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
     Done,
     Generate,
@@ -247,6 +247,16 @@ class LlamaCpp:
         self._loaded()
         assert self._seen is not None
         return self._seen.said.devices
+
+    def memory(self) -> tuple[Buffer, ...]:
+        """Buffers of all servers together, as their logs tell; a mapped file is there once for all of them."""
+        self._loaded()
+        assert self._seen is not None
+        return tuple(
+            msgspec.structs.replace(buffer, size_bytes=buffer.size_bytes * copies)
+            for buffer in self._seen.said.memory
+            for copies in (1 if buffer.place.endswith("_Mapped") else len(self._servers),)
+        )
 
     def label(self) -> str:
         """Version text; also that tokens are not scored by llama-cpp-python, once that is known."""

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
-from qlock.engines.llama_cpp_python.logbook import cache_types, devices, flash_attention
+from qlock.core.facts import Buffer
+from qlock.engines.llama_cpp_python.logbook import buffers, cache_types, devices, flash_attention
 from qlock.errors import EngineError
 
 OWN = "qlock: "
@@ -52,6 +53,8 @@ class Said(Base, frozen=True, kw_only=True):
     system_info: str
     devices: tuple[str, ...]
     """Cards that the model lies on, as ``Engine.devices`` gives them."""
+    memory: tuple[Buffer, ...]
+    """Of this one server."""
 
 
 def read(lines: Sequence[str]) -> Said:
@@ -85,6 +88,7 @@ def read(lines: Sequence[str]) -> Said:
         expert_count=_number("expert_count", r"print_info: n_expert +=\s*(\d+)", lines),
         system_info=system_info.strip(),
         devices=devices(lines),
+        memory=buffers(lines),
     )
 
 

@@ -20,7 +20,7 @@ from typing import Self
 
 from qlock.core.base import Base
 from qlock.core.escape import for_message
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
     Broken,
     Contrasted,
@@ -106,6 +106,7 @@ class LlamaCppPython:
         self._under_way: set[str] = set()
         self._tail = ""
         self._devices: tuple[str, ...] = ()
+        self._memory: tuple[Buffer, ...] = ()
         self._ended = ""
         self._folder = scratch("qlock-engine-", folders=("work", "home"), files=("log",))
         self._log = self._folder / "log"
@@ -135,8 +136,8 @@ class LlamaCppPython:
         self._refuse_while_busy("load a model")
         self._send(wire.LoadOrder(load=load))
         match self._answer(self._deadlines.load_s, "load the model"):
-            case wire.Loaded(read_back=read_back, devices=devices):
-                self._devices = devices
+            case wire.Loaded(read_back=read_back, devices=devices, memory=memory):
+                self._devices, self._memory = devices, memory
                 return read_back
             case other:
                 raise self._nonsense(other, "loaded")
@@ -161,7 +162,7 @@ class LlamaCppPython:
         self._send(wire.VocabularyOrder(header=header))
         match self._answer(self._deadlines.load_s, "load the vocabulary"):
             case Vocabulary() as vocabulary:
-                self._devices = ()
+                self._devices, self._memory = (), ()
                 return vocabulary
             case other:
                 raise self._nonsense(other, "vocabulary")
@@ -217,6 +218,10 @@ class LlamaCppPython:
     def devices(self) -> tuple[str, ...]:
         """Cards that the loaded point lies on, as its log told when it was loaded."""
         return self._devices
+
+    def memory(self) -> tuple[Buffer, ...]:
+        """Buffers of the loaded point, as its log told when it was loaded."""
+        return self._memory
 
     def label(self) -> str:
         """Version text."""

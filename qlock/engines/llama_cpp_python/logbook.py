@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from qlock.core.escape import for_message
+from qlock.core.facts import Buffer
+from qlock.core.units import bytes_of_mib
 from qlock.core.visible import bus_text
 from qlock.errors import EngineError, InputError
 
@@ -20,6 +22,7 @@ _CACHE = re.compile(r"llama_kv_cache\w*: *size = .* K \((\w+)\): .* V \((\w+)\):
 _FLASH = re.compile(r"llama_context: *flash_attn *= *(\w+)")
 _LAYER = re.compile(r"load_tensors: layer +(\d+) assigned to device ([^,]+),")
 _USING = re.compile(r"\w+: using device (\S+) \(.*?\) (?:\(([^()]*)\) )?- \d+ MiB free")
+_BUFFER = re.compile(r"\w+: *(\S+) +(\S.*?) buffer size = +(\d+\.\d+) MiB$")
 _OFFLOADED = re.compile(r"load_tensors: offloaded (\d+)/(\d+) layers to GPU")
 
 Said = TypeVar("Said")
@@ -95,6 +98,20 @@ def devices(lines: Sequence[str]) -> tuple[str, ...]:
     Source: ``llama_prepare_model_devices`` in llama.cpp's src/llama.cpp; none of them is the CPU.
     """
     return tuple(dict.fromkeys(_address(match) for match in _found(_USING, lines)))
+
+
+def buffers(lines: Sequence[str]) -> tuple[Buffer, ...]:
+    """Memory that llama.cpp said it took, in its order; none where it told nothing.
+
+    Parts of one kind in one place are added up. Compute buffers are told again each time they are planned anew, so there
+    the largest counts.
+    """
+    sizes: dict[tuple[str, str], int] = {}
+    for match in _found(_BUFFER, lines):
+        place, use = for_message(match[1]), for_message(match[2])
+        size, before = bytes_of_mib(float(match[3])), sizes.get((place, use), 0)
+        sizes[place, use] = max(before, size) if use == "compute" else before + size
+    return tuple(Buffer(place=place, use=use, size_bytes=size) for (place, use), size in sizes.items())
 
 
 def _address(using: re.Match[str]) -> str:

@@ -85,6 +85,7 @@ class Native:
             self.end_tokens = self._vocab.end_tokens()
             self.read_back = self._read_back()
             self.devices = logbook.devices(self._log.lines())
+            self.memory = logbook.buffers(self._log.lines())
         except BaseException:
             self.close()
             raise

@@ -12,7 +12,7 @@ import msgspec
 
 from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -99,6 +99,8 @@ class Loaded(Base, frozen=True, kw_only=True, tag_field="kind", tag="loaded"):
     read_back: ReadBack
     devices: tuple[str, ...]
     """Cards that it lies on, as ``Engine.devices`` gives them."""
+    memory: tuple[Buffer, ...]
+    """As ``Engine.memory`` gives it."""
 
 
 class Referred(Base, frozen=True, kw_only=True, tag_field="kind", tag="referred"):

@@ -71,9 +71,11 @@ class Worker:
             match order:
                 case wire.LoadOrder(load=load):
                     self._unload()
-                    self._native = Native(self._library, load)
-                    self._lockstep = Lockstep(self._native, self.alive)
-                    self.say(wire.Loaded(read_back=self._native.read_back, devices=self._native.devices))
+                    self._native = native = Native(self._library, load)
+                    self._lockstep = Lockstep(native, self.alive)
+                    self.say(
+                        wire.Loaded(read_back=native.read_back, devices=native.devices, memory=native.memory)
+                    )
                 case wire.VocabularyOrder(header=header):
                     self._unload()
                     self._words = VocabOnly(self._library.api, self._library.log, header)

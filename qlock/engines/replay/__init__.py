@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
     Broken,
     Contrasted,
@@ -91,14 +91,15 @@ class Replay:
         self._header: str | None = None
         self._reference: Load | KeptFile | None = None
         self._devices: tuple[str, ...] = ()
+        self._memory: tuple[Buffer, ...] = ()
         self._waiting: deque[Work] = deque()
 
     def load(self, load: Load) -> ReadBack:
         """What came of this load."""
         match self._tape.get(load_key(load)):
-            case LoadedOnce(read_back=read_back, devices=devices):
+            case LoadedOnce(read_back=read_back, devices=devices, memory=memory):
                 self._load, self._header, self._reference = load, None, None
-                self._devices = devices
+                self._devices, self._memory = devices, memory
                 return read_back
             case _:
                 raise _absent(f"loading `{name_of(load.weights[0])}` under `{load.setting.name}`")
@@ -167,6 +168,10 @@ class Replay:
     def devices(self) -> tuple[str, ...]:
         """The cards that the recorded engine used."""
         return self._devices
+
+    def memory(self) -> tuple[Buffer, ...]:
+        """The buffers that the recorded engine told."""
+        return self._memory
 
     def label(self) -> str:
         """Version text of the recorded engine."""

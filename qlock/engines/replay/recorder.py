@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from qlock.core.facts import ProbeRow, ReadBack
+from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import Done, Engine, KeptFile, Load, Vocabulary, Work
 from qlock.engines.replay.tape import (
     TAPE,
@@ -57,7 +57,12 @@ class Recorder:
         read_back = self._engine.load(load)
         self._load, self._header, self._reference = load, None, None
         self._entries.append(
-            LoadedOnce(key=load_key(load), read_back=read_back, devices=self._engine.devices())
+            LoadedOnce(
+                key=load_key(load),
+                read_back=read_back,
+                devices=self._engine.devices(),
+                memory=self._engine.memory(),
+            )
         )
         return read_back
 
@@ -114,6 +119,10 @@ class Recorder:
     def devices(self) -> tuple[str, ...]:
         """The engine's own; kept with each load."""
         return self._engine.devices()
+
+    def memory(self) -> tuple[Buffer, ...]:
+        """The engine's own; kept with each load."""
+        return self._engine.memory()
 
     def label(self) -> str:
         """Version text of the engine."""

@@ -6,18 +6,21 @@ Does not live here: judging (``core.gates``).
 from __future__ import annotations
 
 from qlock.core.comparison import Comparison
-from qlock.core.gates import Gate, PairsSeen
+from qlock.core.gates import Gate, MemorySeen, PairsSeen, SpeedSeen
 from qlock.core.rules import (
     AgreementShare,
     EndingShare,
     GateSpec,
+    MemoryAtMost,
     NoMoreErrors,
     NonInferior,
+    SpeedAtLeast,
     place_of,
     rule_of,
 )
+from qlock.core.speed import Speed
 from qlock.core.stats import CannotTell, Interval, PairsNeeded
-from qlock.core.units import count_text, share_percent, share_points
+from qlock.core.units import bytes_text, count_text, share_percent, share_points
 from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import interval_text
 
@@ -52,6 +55,10 @@ def asks(rule: GateSpec) -> str:
             return f"finished: B - A above {share_points(-margin)}"
         case AgreementShare(margin_share=margin):
             return f"equal: above {share_percent(1 - margin)}"
+        case SpeedAtLeast(at_least_ratio=ratio):
+            return f"x{ratio:g} of A's speed or more"
+        case MemoryAtMost(at_most_bytes=size):
+            return f"{bytes_text(size)} or less"
 
 
 def reason(gate: Gate) -> str:
@@ -64,11 +71,18 @@ def seen(gate: Gate) -> str:
     match gate.seen:
         case CannotTell():
             return "-"
-        case PairsSeen() as found:
-            pairs = count_text(found.pairs, "pair")
-    match gate.asked:
-        case NonInferior():
-            return f"{_difference(found.difference)}, {pairs}"
+        case SpeedSeen() as found:
+            return _speeds(found)
+        case MemorySeen(of=of, a_bytes=a, b_bytes=b):
+            where = " on the cards" if of == "gpu" else ""
+            return f"{_bytes(b)}{where}; A {_bytes(a)}"
+        case PairsSeen() as pairs:
+            return _pairs(gate.asked, pairs)
+
+
+def _pairs(rule: GateSpec, found: PairsSeen) -> str:
+    pairs = count_text(found.pairs, "pair")
+    match rule:
         case NoMoreErrors():
             return f"{count_text(found.errors_b, 'error')} against {found.errors_a}, {pairs}"
         case EndingShare():
@@ -76,6 +90,22 @@ def seen(gate: Gate) -> str:
             return f"{_difference(found.difference)}; {counts}, {pairs}"
         case AgreementShare():
             return f"{found.pairs - found.errors_b} equal of {pairs}{_share(found.difference)}"
+        case _:
+            return f"{_difference(found.difference)}, {pairs}"
+
+
+def _speeds(found: SpeedSeen) -> str:
+    a, b = (f"{one.tokens_per_s:.4g}" if isinstance(one, Speed) else "unknown" for one in (found.a, found.b))
+    speeds = f"{b} tokens/s against {a}"
+    match found.ratio:
+        case Interval(point=point, low=low, high=high):
+            return f"x{point:.3f} (x{low:.3f} to x{high:.3f}); {speeds}"
+        case CannotTell():
+            return speeds
+
+
+def _bytes(size: int | CannotTell) -> str:
+    return "unknown" if isinstance(size, CannotTell) else bytes_text(size)
 
 
 def _difference(found: Interval | CannotTell) -> str:
@@ -110,6 +140,8 @@ def _noise(gate: Gate) -> str:
     match gate.seen:
         case PairsSeen(noise_share=float(share)):
             return share_percent(share)
+        case SpeedSeen(noise_ratio=float(ratio)):
+            return f"x{ratio:.3f}"
         case _:
             return "-"
 

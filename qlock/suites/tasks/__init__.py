@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
 from qlock.core.exchange import Called, Complete, Completed, Diverged, Failed, Outcome, Scored, Unparsable
-from qlock.core.rules import RULES
+from qlock.core.rules import Rule
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 from qlock.suites.tasks.graders import Grader
 from qlock.suites.tasks.rows import Task, read_rows
@@ -25,7 +25,13 @@ from qlock.suites.tasks.thinking import Thinking, final_answer
 ASK_VERSION = 1
 GRADE_VERSION = 1
 SOURCES = ("items",)
-GATES = RULES
+GATES: tuple[Rule, ...] = (
+    "non-inferior",
+    "no-more-errors",
+    "ending-share",
+    "agreement-share",
+    "speed-at-least",
+)
 
 
 class Params(Base, frozen=True, kw_only=True):

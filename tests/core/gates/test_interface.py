@@ -1,5 +1,5 @@
 from qlock.core.gates.interface import GATE_VERDICTS, Gate, PairsSeen, gate, undecided
-from qlock.core.rules import NonInferior
+from qlock.core.rules import MemoryAtMost, NonInferior, SpeedAtLeast
 from qlock.core.stats import CannotTell
 
 UNKNOWN = CannotTell(why="it is not")
@@ -14,6 +14,11 @@ def test_what_was_asked_is_safe_to_show() -> None:
         why="",
         seen=SEEN,
     )
+
+
+def test_a_rule_without_words_of_a_file_stays_as_it_is() -> None:
+    for rule in (SpeedAtLeast(suite="orders", at_least_ratio=0.9), MemoryAtMost(at_most_bytes=1)):
+        assert gate(rule, "pass", "", SEEN).asked == rule
 
 
 def test_without_anything_to_judge_by_it_is_undecided_with_the_reason() -> None:

@@ -118,6 +118,7 @@ def test_no_more_errors_counts_these_very_items(
 @pytest.mark.parametrize("slice_", ["bank=north", "north"])
 def test_a_slice_is_named_in_full_or_by_its_value(slice_: str) -> None:
     found = judged("r" * 40, "rw" * 20, NoMoreErrors, slice_=slice_)
+    assert isinstance(found.asked, NoMoreErrors)
     assert (found.asked.slice, seen(found).pairs, seen(found).errors_b, found.verdict) == (
         slice_,
         20,
@@ -129,6 +130,7 @@ def test_a_slice_is_named_in_full_or_by_its_value(slice_: str) -> None:
 
 def test_an_unknown_slice_is_undecided() -> None:
     found = judged("r" * 40, "r" * 40, slice_="west\x1b")
+    assert isinstance(found.asked, NonInferior)
     assert found.asked.slice == "west\\x1b"
     assert (found.verdict, found.why) == ("undecided", "no scored pair lies in the slice `west\\x1b`")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qlock.core.facts import Buffer
 from qlock.engines.llama_cpp.logbook import Said, complaint, port, read
 from qlock.errors import EngineError
 
@@ -25,6 +26,7 @@ LOG = """\
 0.00.004 I llama_context: n_batch               = 64
 0.00.004 I llama_context: n_ubatch              = 32
 0.00.004 I llama_context: flash_attn            = enabled
+0.00.005 I llama_kv_cache:        CPU KV buffer size =     0.12 MiB
 0.00.005 I llama_kv_cache: size =    0.12 MiB (   512 cells,   2 layers,  1/1 seqs), K (q8_0):    0.06 MiB, V (f16): 1 MiB
 """
 
@@ -64,6 +66,10 @@ def test_all_of_it_is_read() -> None:
         expert_count=0,
         system_info="CPU : AVX2 = 1 | REPACK = 1 |",
         devices=("0000:18:00.0",),
+        memory=(
+            Buffer(place="CPU_Mapped", use="model", size_bytes=230_687),
+            Buffer(place="CPU", use="KV", size_bytes=125_829),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from qlock.core.facts import Buffer
 from qlock.core.verify import read_back_findings
 from qlock.engines.llama_cpp import server
 from qlock.engines.llama_cpp.server import listens
@@ -186,6 +187,19 @@ def test_the_cards_that_a_server_uses_are_those_of_its_log(played: Opener, model
         engine.devices()
     engine.load(load_of(model, gpu_layers=3))
     assert engine.devices() == ("0000:18:00.0",)
+
+
+def test_every_server_has_buffers_of_its_own_but_for_the_file_that_all_map(
+    played: Opener, model: Path
+) -> None:
+    engine = played()
+    with pytest.raises(EngineError, match=r"^no model is loaded$"):
+        engine.memory()
+    engine.load(load_of(model, slots=3))
+    assert engine.memory() == (
+        Buffer(place="CPU_Mapped", use="model", size_bytes=230_687),
+        Buffer(place="CPU", use="KV", size_bytes=3 * 125_829),
+    )
 
 
 def test_a_server_on_the_cpu_uses_no_card(played: Opener, model: Path) -> None:

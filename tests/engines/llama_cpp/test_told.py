@@ -29,6 +29,7 @@ SAID = Said(
     expert_count=4,
     system_info="CPU",
     devices=(),
+    memory=(),
 )
 SEEN = Seen(said=SAID, slots=1, context_tokens=512, bos_text="<s>", eos_text="</s>")
 

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from qlock.engines.llama_cpp_python.logbook import LogBook, cache_types, devices, flash_attention, layers
+from qlock.core.facts import Buffer
+from qlock.engines.llama_cpp_python.logbook import (
+    LogBook,
+    buffers,
+    cache_types,
+    devices,
+    flash_attention,
+    layers,
+)
 from qlock.errors import EngineError
 
 CACHE = "llama_kv_cache: size =  568.48 MiB (  8448 cells,  30 layers,  4/4 seqs), K (f16):  371.25 MiB, V (q8_0):  197.23 MiB"
@@ -50,6 +58,30 @@ def test_several_caches_of_one_kind_are_one_fact() -> None:
 @pytest.mark.parametrize("word, on", [("enabled", True), ("disabled", False)])
 def test_flash_attention_is_read(word: str, on: bool) -> None:  # noqa: FBT001  # a parameter of the table above
     assert flash_attention([f"llama_context: flash_attn            = {word}"]) is on
+
+
+def test_buffers_are_added_up_by_place_and_use_and_the_largest_plan_to_compute_counts() -> None:
+    lines = [
+        "load_tensors:   CPU_Mapped model buffer size =    98.87 MiB",
+        "load_tensors:   CPU_Mapped model buffer size =     1.13 MiB",
+        "load_tensors:        CUDA0 model buffer size =   100.00 MiB",
+        "llama_context:  CUDA_Host  output buffer size =     1.50 MiB",
+        "llama_kv_cache:      CUDA0 KV buffer size =   180.00 MiB",
+        "llama_kv_cache: size =  180.00 MiB (  1024 cells,  30 layers,  8/8 seqs), K (f16):   90.00 MiB",
+        "sched_reserve:      CUDA0 compute buffer size =    98.25 MiB",
+        "sched_reserve:      CUDA0 compute buffer size =    10.00 MiB",
+        "x: CUDA0 DSV4 last state buffer size = 2.00 MiB",
+    ]
+    mib = 1 << 20
+    assert buffers(lines) == (
+        Buffer(place="CPU_Mapped", use="model", size_bytes=100 * mib),
+        Buffer(place="CUDA0", use="model", size_bytes=100 * mib),
+        Buffer(place="CUDA_Host", use="output", size_bytes=3 * mib // 2),
+        Buffer(place="CUDA0", use="KV", size_bytes=180 * mib),
+        Buffer(place="CUDA0", use="compute", size_bytes=393 * mib // 4),
+        Buffer(place="CUDA0", use="DSV4 last state", size_bytes=2 * mib),
+    )
+    assert buffers(["load_tensors: offloaded 29/33 layers to GPU"]) == ()
 
 
 def test_layers_are_counted_where_they_were_put() -> None:

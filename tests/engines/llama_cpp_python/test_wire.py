@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from qlock.core.facts import ProbeRow
+from qlock.core.facts import Buffer, ProbeRow
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -37,7 +37,11 @@ ORDERS: tuple[wire.Order, ...] = (
 
 WORDS: tuple[wire.Word, ...] = (
     wire.Hello(label="l", system_info="CPU : AVX = 1"),
-    wire.Loaded(read_back=read_back_of(SETTING), devices=("0000:18:00.0",)),
+    wire.Loaded(
+        read_back=read_back_of(SETTING),
+        devices=("0000:18:00.0",),
+        memory=(Buffer(place="CUDA0", use="KV", size_bytes=1),),
+    ),
     Vocabulary(add_bos=True, bos_token=-1, bos_text="", eos_text="</s>"),
     wire.Tokens(tokens=(1, 2)),
     wire.Probed(

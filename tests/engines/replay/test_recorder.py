@@ -26,6 +26,6 @@ def everything(engine: Engine) -> list[object]:
     answers += [engine.refer(KeptFile(path="/elsewhere/a.kld")), engine.refer(REFERENCE)]
     engine.submit(CONTRAST)
     answers.append(engine.next_done())
-    answers += [engine.probe([(1, 2)], steps=3), engine.mapped_files(), engine.devices()]
+    answers += [engine.probe([(1, 2)], steps=3), engine.mapped_files(), engine.devices(), engine.memory()]
     answers.append(engine.vocabulary(HEADER))
     return [*answers, *engine.tokenize(["ho"], add_special=True, parse_special=False)]

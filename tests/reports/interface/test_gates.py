@@ -3,7 +3,19 @@ import pytest
 
 from qlock.core.compare import compare
 from qlock.core.comparison import Comparison
-from qlock.core.rules import AgreementShare, EndingShare, NoMoreErrors, NonInferior, ShareSpec
+from qlock.core.gates import Gate, MemorySeen, SpeedSeen
+from qlock.core.rules import (
+    AgreementShare,
+    EndingShare,
+    GateSpec,
+    MemoryAtMost,
+    NoMoreErrors,
+    NonInferior,
+    ShareSpec,
+    SpeedAtLeast,
+)
+from qlock.core.speed import Speed
+from qlock.core.stats import CannotTell, Interval
 from qlock.reports.interface.gates import asks, gates, named, reason, seen
 from tests.fakes.comparisons import a_plain_lock, a_side, a_sitting, varying
 
@@ -67,9 +79,11 @@ def test_noise_stands_beside_the_gate() -> None:
         (NoMoreErrors(suite="s", margin_share=0.01), "errors of A, and 1.0 % of the pairs more, at most"),
         (EndingShare(suite="s", margin_share=0.05), "finished: B - A above -5.0 points"),
         (AgreementShare(suite="s", margin_share=0.05), "equal: above 95.0 %"),
+        (SpeedAtLeast(suite="s", at_least_ratio=0.9), "x0.9 of A's speed or more"),
+        (MemoryAtMost(at_most_bytes=6_000_000_000), "6.0 GB or less"),
     ],
 )
-def test_what_passes_a_gate_in_words(rule: ShareSpec, words: str) -> None:
+def test_what_passes_a_gate_in_words(rule: GateSpec, words: str) -> None:
     assert asks(rule) == words
 
 
@@ -91,6 +105,30 @@ def test_what_passes_a_gate_in_words(rule: ShareSpec, words: str) -> None:
 def test_what_was_seen_in_words(rule: ShareSpec, b: str, words: str) -> None:
     (gate,) = judged(b, rule).gate
     assert seen(gate) == words
+
+
+def test_speeds_have_their_ratio_and_memory_says_of_what() -> None:
+    unknown = CannotTell(why="it was not measured")
+    ratio = Interval(point=0.95, low=0.9, high=1.0, level=0.95, n=20, clusters=20, method="t")
+    speeds = SpeedSeen(
+        a=Speed(tokens=2_000, answering_s=16.0),
+        b=Speed(tokens=2_000, answering_s=17.0),
+        ratio=ratio,
+        noise_ratio=1.02,
+    )
+    rule = SpeedAtLeast(suite="orders", at_least_ratio=0.9)
+    gate = Gate(asked=rule, verdict="pass", why="", seen=speeds)
+    assert seen(gate) == "x0.950 (x0.900 to x1.000); 117.6 tokens/s against 125"
+    found = replace(judged("r"), gate=(gate,))
+    assert gates(found).rows[0][3:] == (seen(gate), "x1.020", "pass")
+    open_ = replace(gate, verdict="undecided", why="few", seen=replace(speeds, b=unknown, ratio=unknown))
+    assert (seen(open_), reason(open_)) == ("unknown tokens/s against 125", "few")
+    memory = MemorySeen(of="cpu", a_bytes=270_900_000, b_bytes=88_200_000)
+    of_memory = Gate(asked=MemoryAtMost(at_most_bytes=100_000_000), verdict="pass", why="", seen=memory)
+    assert seen(of_memory) == "88.2 MB; A 270.9 MB"
+    assert named(of_memory) == "memory-at-most of the point"
+    cards = replace(of_memory, seen=replace(memory, of="gpu", a_bytes=unknown))
+    assert seen(cards) == "88.2 MB on the cards; A unknown"
 
 
 def test_the_reason_of_a_verdict_is_what_was_seen_and_otherwise_why_there_is_none() -> None:

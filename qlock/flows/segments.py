@@ -1,0 +1,53 @@
+"""``facts.json`` of a run: one segment for each time somebody ran it.
+
+Lives here: the structs. Does not live here: where the file lies (``flows.run_folder``), and when a segment begins and ends
+(``flows.sealing``).
+"""
+
+from __future__ import annotations
+
+from qlock.core import facts
+from qlock.core.base import Base, Count
+from qlock.flows.loaded import LoadedFile
+
+FACTS_VERSION = 1
+
+
+class Segment(Base, frozen=True, kw_only=True):
+    """One stretch of running: when, where, what was seen, what was forced."""
+
+    started_utc: str
+    ended_utc: str
+    """Empty while it goes on, and for ever when it was killed with no time to say so."""
+    host_name: str
+    boot_id: str
+    kernel: str
+    python: str
+    qlock: str
+    engine_label: str
+    """Version text; empty as long as ``engine_file`` is."""
+    engine_file: tuple[facts.EngineFile, ...]
+    """Every file that the engine mapped, also what no lock pins; empty while it goes on, and after a kill."""
+    device: facts.Device
+    """As it was seen."""
+    gpu_uuid: tuple[str, ...] = ()
+    """Which copies of the device's cards they were."""
+    forced: tuple[str, ...]
+    taken_over: dict[str, str]
+    """Job to the sealed run beside this one that its record was copied from."""
+    loaded: tuple[LoadedFile, ...] = ()
+    """The models' files, as they were when it began."""
+    memory: dict[str, tuple[facts.Buffer, ...]] = {}
+    """What each point that was loaded took, as the engine told; of one whose records were taken over, as it told there."""
+    other_timing: dict[str, str] = {}
+    """Job that was taken over, to what can change its speed and was not there as it is here."""
+    looked_again: bool = False
+    """Whether what is still here of its rows was measured with files and an engine that were looked at afterwards
+    (rule 8), by itself or by the next stretch."""
+
+
+class RunFacts(Base, frozen=True, kw_only=True):
+    """``facts.json``."""
+
+    facts_version: Count
+    segment: tuple[Segment, ...]
