@@ -55,17 +55,37 @@ class QlockError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.where: tuple[str, ...] = ()
+        self._places: tuple[tuple[str, bool], ...] = ()
+        """Outermost first: what stands there, and whether that is a document (else a key)."""
+        self._is_placed = False
 
     def within(self, key: str) -> Self:
         """The same error with ``key`` put in front of its place, for the caller to raise again."""
-        self.where = (key, *self.where)
+        return self._in_front(key, is_document=False)
+
+    def in_document(self, name: str) -> Self:
+        """The same error with a document, or a line of it, put in front of its place: ``x.toml``, ``line 7``."""
+        return self._in_front(name, is_document=True)
+
+    def in_file(self, path: str) -> Self:
+        """The same error with a file in front that people find by this path: whatever it is read for stays unsaid."""
+        self._in_front(path, is_document=True)
+        self._is_placed = True
+        return self
+
+    def _in_front(self, place: str, *, is_document: bool) -> Self:
+        if not self._is_placed:
+            self._places = ((place, is_document), *self._places)
         return self
 
     def __str__(self) -> str:
-        place = ""
-        for part in self.where:
-            place += part if part.startswith("[") or not place else f".{part}"
+        place, follows_key = "", False
+        for part, is_document in self._places:
+            if follows_key and not is_document:
+                place += part if part.startswith("[") else f".{part}"
+            else:
+                place += f": {part}" if place else part
+            follows_key = not is_document
         return f"{place}: {self.message}" if place else self.message
 
 

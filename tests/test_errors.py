@@ -16,19 +16,37 @@ CLASSES = [
 
 def test_an_error_is_its_message() -> None:
     error = InputError("got `1`, expected `2`")
-    assert (str(error), error.message, error.hint, error.where) == (
-        "got `1`, expected `2`",
-        "got `1`, expected `2`",
-        "",
-        (),
-    )
+    assert (str(error), error.message, error.hint) == ("got `1`, expected `2`", "got `1`, expected `2`", "")
 
 
 def test_the_place_grows_from_the_inside_out() -> None:
     error = InputError("got `1`, expected `2`", hint="say 2")
-    assert error.within("[0]").within("model").within("x.toml") is error
-    assert error.where == ("x.toml", "model", "[0]")
-    assert (str(error), error.hint) == ("x.toml.model[0]: got `1`, expected `2`", "say 2")
+    assert error.within("name").within("[0]").within("model").in_document("x.toml") is error
+    assert (str(error), error.hint) == ("x.toml: model[0].name: got `1`, expected `2`", "say 2")
+
+
+@pytest.mark.parametrize(
+    "places, text",
+    [
+        ([], "no"),
+        (["x.jsonl"], "x.jsonl: no"),
+        (["key"], "key: no"),
+        (["x.jsonl", "line 7"], "x.jsonl: line 7: no"),
+        (["x.jsonl", "line 7", "key", "[0]", "key"], "x.jsonl: line 7: key[0].key: no"),
+        (["key", "x.jsonl", "[0]", "key"], "key: x.jsonl: [0].key: no"),
+        (["key", "line 7"], "key: line 7: no"),
+    ],
+)
+def test_keys_are_joined_by_dots_and_documents_stand_apart(places: list[str], text: str) -> None:
+    error = InputError("no")
+    for place in reversed(places):
+        error = error.in_document(place) if " " in place or "." in place else error.within(place)
+    assert str(error) == text
+
+
+def test_a_file_that_is_found_by_its_path_needs_nothing_in_front() -> None:
+    error = InputError("no").within("key").in_document("line 7").in_file("tasks/x.jsonl")
+    assert str(error.within("suite.x").in_document("y.toml").in_file("z")) == "tasks/x.jsonl: line 7: key: no"
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

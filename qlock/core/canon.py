@@ -67,18 +67,18 @@ def decode_text(data: bytes, *, name: str) -> str:
     if data.startswith(_BOM):
         raise InputError(
             "the file starts with a BOM (bytes EF BB BF)", hint="save it as UTF-8 without BOM"
-        ).within(name)
+        ).in_document(name)
     marker = _MARKER.search(data)
     if marker:
         line = data.count(b"\n", 0, marker.start()) + 1
         raise InputError(
             f"unresolved git conflict at line {line}", hint="take one side, then run `qlock resolve` again"
-        ).within(name)
+        ).in_document(name)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"line {line} is not UTF-8").within(name) from None
+        raise InputError(f"line {line} is not UTF-8").in_document(name) from None
 
 
 def read_toml_table(data: bytes, *, name: str) -> dict[str, Any]:
@@ -89,21 +89,21 @@ def read_toml_table(data: bytes, *, name: str) -> dict[str, Any]:
             that is not finite or does not fit 64 bits.
     """
     if len(data) > _BYTES_MAX:
-        raise InputError(f"got {len(data)} bytes, expected at most {_BYTES_MAX}").within(name)
+        raise InputError(f"got {len(data)} bytes, expected at most {_BYTES_MAX}").in_document(name)
     text = decode_text(data, name=name)
     dots = _MANY_DOTS.search(text)
     if dots:
         line = text.count("\n", 0, dots.start()) + 1
-        raise InputError(f"line {line}: got a key of more than {_DEPTH_MAX} parts").within(name)
+        raise InputError(f"line {line}: got a key of more than {_DEPTH_MAX} parts").in_document(name)
     try:
         # A final newline makes tomllib name the line instead of "end of document".
         table = tomllib.loads(text if text.endswith("\n") else f"{text}\n")
     except tomllib.TOMLDecodeError as error:
-        raise _not_toml(str(error), text).within(name) from None
+        raise _not_toml(str(error), text).in_document(name) from None
     except ValueError:
-        raise InputError("got an integer that does not fit 64 bits").within(name) from None
+        raise InputError("got an integer that does not fit 64 bits").in_document(name) from None
     except RecursionError:
-        raise _too_deep().within(name) from None
+        raise _too_deep().in_document(name) from None
     clean: dict[str, Any] = _checked(table, name=name, path="", depth=0)
     return clean
 
@@ -134,14 +134,14 @@ def _checked(value: Any, *, name: str, path: str, depth: int) -> Any:
         case bool() | str():
             return value
         case dict() | list() if depth == _DEPTH_MAX:
-            raise _too_deep().within(name)
+            raise _too_deep().in_document(name)
         case float():
             if not math.isfinite(value):
-                raise InputError(f"got `{value}`, expected a finite number").within(path).within(name)
+                raise InputError(f"got `{value}`, expected a finite number").within(path).in_document(name)
             return value + 0.0
         case int():
             if not -_INTEGER_MAX <= value < _INTEGER_MAX:
-                raise InputError("got an integer that does not fit 64 bits").within(path).within(name)
+                raise InputError("got an integer that does not fit 64 bits").within(path).in_document(name)
             return value
         case dict():
             table = {}
@@ -158,12 +158,12 @@ def _checked(value: Any, *, name: str, path: str, depth: int) -> Any:
             raise (
                 InputError(f"got a date or time `{value}`, expected text", hint="put it in quotes")
                 .within(path)
-                .within(name)
+                .in_document(name)
             )
 
 
-def to_struct(table: Any, kind: type[T], *, name: str) -> T:
-    """A struct out of plain values.
+def to_struct(table: Any, kind: type[T], *, name: str = "") -> T:
+    """A struct out of plain values, of the document ``name`` where they are all that it says.
 
     Raises:
         InputError: A key is missing, unknown (with the nearest known one), or of another type; with its path.
@@ -171,9 +171,10 @@ def to_struct(table: Any, kind: type[T], *, name: str) -> T:
     try:
         return msgspec.convert(table, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise explained(str(error), kind, table).within(name) from None
+        told = explained(str(error), kind, table)
     except RecursionError:
-        raise _too_deep().within(name) from None
+        told = _too_deep()
+    raise told.in_document(name) if name else told
 
 
 def check_version(key: str, table: dict[str, Any], supported: int, *, name: str) -> None:
@@ -184,15 +185,17 @@ def check_version(key: str, table: dict[str, Any], supported: int, *, name: str)
     """
     match table.get(key):
         case None:
-            raise InputError(f"the key `{key}` is missing").within(name)
+            raise InputError(f"the key `{key}` is missing").in_document(name)
         case int(version) if version == supported and not isinstance(version, bool):
             return
         case int(version) if version > supported and not isinstance(version, bool):
             raise InputError(
                 f"got {key} `{version}`, this qlock reads up to `{supported}`", hint="upgrade qlock"
-            ).within(name)
+            ).in_document(name)
         case other:
-            raise InputError(f"got {key} `{for_message(str(other))}`, expected `{supported}`").within(name)
+            raise InputError(f"got {key} `{for_message(str(other))}`, expected `{supported}`").in_document(
+                name
+            )
 
 
 def json_bytes(value: Any) -> bytes:
@@ -232,13 +235,13 @@ def from_json(data: bytes, kind: type[T], *, name: str) -> T:
         if data.count(b"[") + data.count(b"{") > _DEPTH_MAX and _is_deeper(
             msgspec.to_builtins(value), _DEPTH_MAX
         ):
-            raise _too_deep().within(name)
+            raise _too_deep().in_document(name)
     except msgspec.ValidationError as error:
-        raise explained(str(error), kind, _plain_json(data)).within(name) from None
+        raise explained(str(error), kind, _plain_json(data)).in_document(name) from None
     except RecursionError:
-        raise _too_deep().within(name) from None
+        raise _too_deep().in_document(name) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not JSON: {for_message(str(error))}").within(name) from None
+        raise InputError(f"not JSON: {for_message(str(error))}").in_document(name) from None
     return value
 
 

@@ -87,7 +87,7 @@ def _read(view: memoryview, file_bytes: int, name: str) -> Header | NeedMore:
     except _PrefixTooShortError as end:
         return NeedMore(at_least_bytes=end.at_least_bytes)
     except InputError as error:
-        raise (error.within(name) if name else error) from None
+        raise (error.in_document(name) if name else error) from None
 
 
 class _PrefixTooShortError(Exception):

@@ -203,16 +203,16 @@ def read_lock(data: bytes, *, name: str) -> Lock:
         raise InputError(
             "got line ends CRLF, expected LF",
             hint="let git leave them as they are: `*.toml -text` in .gitattributes",
-        ).within(name)
+        ).in_document(name)
     if lock.body_digest != blake3_of(blank.encode()):
         raise InputError(
             "the lock was edited by hand: its body_digest does not fit",
             hint=f"restore it from git, or renew it with `qlock resolve {for_message(renew)}`",
-        ).within(name)
+        ).in_document(name)
     if write_lock(lock, spec_path=renew).decode() != text:
         raise InputError(
             "the lock is not in canonical form", hint=f"renew it with `qlock resolve {for_message(renew)}`"
-        ).within(name)
+        ).in_document(name)
     _check_pins(lock, name)
     _check_references(lock, name)
     return lock
@@ -249,9 +249,11 @@ def _check_pins(lock: Lock, name: str) -> None:
     listed = {entry.pin for entry in lock.missing}
     absent = set(unset_pins(lock))
     for pin in sorted(absent - listed):
-        raise InputError(f"the pin `{for_message(pin)}` is neither there nor listed as missing").within(name)
+        raise InputError(f"the pin `{for_message(pin)}` is neither there nor listed as missing").in_document(
+            name
+        )
     for pin in sorted(listed - absent):
-        raise InputError(f"the pin `{for_message(pin)}` is listed as missing but is there").within(name)
+        raise InputError(f"the pin `{for_message(pin)}` is listed as missing but is there").in_document(name)
 
 
 def _check_references(lock: Lock, name: str) -> None:
@@ -266,9 +268,9 @@ def _check_references(lock: Lock, name: str) -> None:
     }
     for table, found in names.items():
         for twice in sorted(one for one, count in found.items() if count > 1):
-            raise InputError(f"got two [[{table}]] of the name `{for_message(twice)}`, expected one").within(
-                name
-            )
+            raise InputError(
+                f"got two [[{table}]] of the name `{for_message(twice)}`, expected one"
+            ).in_document(name)
     used = [
         (f"point.{point.name}.{table}", table, getattr(point, table))
         for point in lock.point
@@ -292,7 +294,11 @@ def _check_references(lock: Lock, name: str) -> None:
     for where, table, wanted in used:
         if wanted not in names[table]:
             shown = for_message(wanted)
-            raise InputError(f"got `{shown}`, expected the name of a [[{table}]]").within(where).within(name)
+            raise (
+                InputError(f"got `{shown}`, expected the name of a [[{table}]]")
+                .within(where)
+                .in_document(name)
+            )
 
 
 def lock_digest(data: bytes) -> str:

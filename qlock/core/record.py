@@ -202,7 +202,7 @@ def read_record(data: bytes, *, name: str) -> Record:
     lines = _lines(data)
     first = next(lines, b"")
     if len(data) - torn_bytes <= 1:
-        raise InputError("got no header line, expected a record").within(name)
+        raise InputError("got no header line, expected a record").in_document(name)
     header = _header(first, name)
     rows: dict[str, Row] = {}
     known: dict[int, int] = {}
@@ -210,18 +210,18 @@ def read_record(data: bytes, *, name: str) -> Record:
     for number, text in enumerate(lines, start=2):
         line: Line = from_json(text, _LINE, name=f"{name}: line {number}")
         if closing is not None:
-            raise InputError(f"line {number} stands after the closing line").within(name)
+            raise InputError(f"line {number} stands after the closing line").in_document(name)
         match line:
             case Row():
                 if line.item in rows and is_done(rows[line.item]):
-                    raise InputError(f"line {number} is a second answer to `{line.item}`").within(name)
+                    raise InputError(f"line {number} is a second answer to `{line.item}`").in_document(name)
                 rows[line.item] = _sharing_tokens(line, known)
             case Closing():
                 closing = line
             case Header():
-                raise InputError(f"line {number} is a second header").within(name)
+                raise InputError(f"line {number} is a second header").in_document(name)
     if closing is not None and torn_bytes:
-        raise InputError(f"{torn_bytes} bytes stand after the closing line").within(name)
+        raise InputError(f"{torn_bytes} bytes stand after the closing line").in_document(name)
     record = Record(header=header, rows=tuple(rows.values()), closing=closing, torn_bytes=torn_bytes)
     _check_closing(record, name)
     return record
@@ -253,7 +253,7 @@ def _header(text: bytes, name: str) -> Header:
     here = f"{name}: line 1"
     plain = from_json(text, dict[str, Any], name=here)
     if plain.get("kind") != "header":
-        raise InputError("got no header line, expected a record").within(here)
+        raise InputError("got no header line, expected a record").in_document(here)
     check_version("record_version", plain, RECORD_VERSION, name=here)
     return from_json(text, Header, name=here)
 
@@ -264,13 +264,13 @@ def _check_closing(record: Record, name: str) -> None:
     if record.closing.items != record.header.asked:
         raise InputError(
             f"got {record.closing.items} items in the closing line, expected {record.header.asked} as the header says"
-        ).within(name)
+        ).in_document(name)
     if record.closing.items != len(record.rows):
         raise InputError(
             f"got {len(record.rows)} rows, expected {record.closing.items} as the closing line says"
-        ).within(name)
+        ).in_document(name)
     if record.closing.answers_digest != answers_digest(record.rows):
-        raise InputError("the rows do not fit the answers_digest of the closing line").within(name)
+        raise InputError("the rows do not fit the answers_digest of the closing line").in_document(name)
 
 
 def answers_digest(rows: tuple[Row, ...]) -> str:

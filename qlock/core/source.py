@@ -108,6 +108,11 @@ def at_revision(text: str, revision: str) -> str:
             return text
 
 
+def shown_source(text: str) -> str:
+    """A source as people look for it: the path of a file of the project, else the source itself."""
+    return for_message(text.removeprefix("file:"))
+
+
 def file_name(source: Source) -> str:
     """The last part of the source: the name that the file goes by in a lock."""
     match source:

@@ -219,7 +219,7 @@ def read_spec(data: bytes, *, name: str) -> Spec:
     try:
         _check(spec)
     except InputError as error:
-        raise error.within(name) from None
+        raise error.in_document(name) from None
     return spec
 
 

@@ -79,18 +79,18 @@ def read_traces(data: bytes, *, name: str) -> Traces:
     """
     first, *lines = data.split(b"\n")
     if lines[-1:] != [b""]:
-        raise InputError("the last line has no end, expected a whole file").within(name)
+        raise InputError("the last line has no end, expected a whole file").in_document(name)
     header = _header(first, name)
     traces: dict[str, Trace] = {}
     for number, line in enumerate(lines[:-1], start=2):
         trace = from_json(line, Trace, name=f"{name}: line {number}")
         if trace.id in traces:
-            raise InputError(f"line {number} is a second trace of `{trace.id}`").within(name)
+            raise InputError(f"line {number} is a second trace of `{trace.id}`").in_document(name)
         traces[trace.id] = trace
     if len(traces) != header.traces:
-        raise InputError(f"got {len(traces)} traces, expected {header.traces} as the header says").within(
-            name
-        )
+        raise InputError(
+            f"got {len(traces)} traces, expected {header.traces} as the header says"
+        ).in_document(name)
     return Traces(header=header, trace=tuple(traces.values()))
 
 
@@ -99,6 +99,6 @@ def _header(line: bytes, name: str) -> Header:
     here = f"{name}: line 1"
     plain = from_json(line, dict[str, Any], name=here)
     if "traces_version" not in plain:
-        raise InputError("got no header, expected a file that `qlock traces` wrote").within(here)
+        raise InputError("got no header, expected a file that `qlock traces` wrote").in_document(here)
     check_version("traces_version", plain, TRACES_VERSION, name=here)
     return from_json(line, Header, name=here)

@@ -53,7 +53,7 @@ from qlock.engines.interface import (
     vocabulary_of,
 )
 from qlock.errors import InputError
-from qlock.flows.kinds import SuiteKind
+from qlock.flows.kinds import SuiteKind, items_of
 from qlock.flows.run_folder import items_digest
 from qlock.suites.interface import Data, Item, Play
 from qlock.world.render import Renderer
@@ -127,7 +127,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
                 of them together, are too long to be tokenized.
         """
         limit = self.suite.items_limit
-        items = self.kind.items(data, self.params, self._tokens_of)[: None if limit is UNSET else limit]
+        every = items_of(self.kind, self.params, self.suite, data, self._tokens_of)
+        items = every[: None if limit is UNSET else limit]
         _check_ids(items)
         return tuple(self._question(item, prompt, given) for item, prompt, given in self._first(items))
 

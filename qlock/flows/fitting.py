@@ -61,14 +61,14 @@ def refuse_misfit(folder: RunFolder, lock: Lock, job: Job, record: Record, *, fo
         raise InputError(
             f"the items of `{job.name}` are gone",
             hint=f"put the file back, or remove `record/{job.name}.jsonl` to have them asked again",
-        ).within(name)
+        ).in_document(name)
     if items is not None and not forced:
         folder.refuse_other_items(digest, items)
     for misfit in misfits(lock, job, record, items):
         raise (
             InputError(f"got `{misfit.found}`, expected `{misfit.expected}`")
             .within(misfit.what)
-            .within(f"record/{job.name}.jsonl")
+            .in_document(f"record/{job.name}.jsonl")
         )
 
 

@@ -15,8 +15,8 @@ from msgspec import UNSET
 from qlock.core.escape import for_message
 from qlock.core.rules import GateSpec, MemoryAtMost, ShareSpec, SpeedAtLeast, rule_of
 from qlock.core.slices import slices_meant
-from qlock.errors import InputError, QlockError
-from qlock.flows.kinds import params_of, suite_kind
+from qlock.errors import InputError
+from qlock.flows.kinds import items_of, params_of, suite_kind
 from qlock.flows.proving import Exam
 
 _MOST_NAMES = 10
@@ -53,11 +53,9 @@ def _check_rule(gate: ShareSpec | SpeedAtLeast, exam: Exam) -> None:
 
 def _slices(exam: Exam) -> frozenset[str]:
     """Every slice of the items that are asked, as ``NAME=VALUE``."""
-    kind, here = suite_kind(exam.pin.kind), f"suite.{exam.pin.name}"
-    try:
-        items = kind.items(exam.data, params_of(kind, exam.pin, where=here), _as_bytes)
-    except QlockError as error:
-        raise error.within(here) from None
+    kind = suite_kind(exam.pin.kind)
+    params = params_of(kind, exam.pin, where=f"suite.{exam.pin.name}")
+    items = items_of(kind, params, exam.pin, exam.data, _as_bytes)
     limit = len(items) if exam.pin.items_limit is UNSET else exam.pin.items_limit
     return frozenset(f"{name}={value}" for item in items[:limit] for name, value in item.slices.items())
 

@@ -20,6 +20,7 @@ from qlock.core.escape import for_message
 from qlock.core.exchange import Outcome
 from qlock.core.lock import SuitePin
 from qlock.core.rules import Rule
+from qlock.core.source import shown_source
 from qlock.core.spec import SuiteSpec
 from qlock.engines.interface import Engine
 from qlock.errors import InputError
@@ -107,6 +108,21 @@ def _member(package: str, name: str, *, what: str, where: str) -> ModuleType:
     return importlib.import_module(f"{package}.{known[name]}")
 
 
+def items_of(
+    kind: SuiteKind, params: Any, pin: SuitePin, data: Data, tokens_of: TokensOf
+) -> tuple[Item, ...]:
+    """The items of a suite, before its limit.
+
+    Raises:
+        InputError: A fault in its file, said with that file's path.
+    """
+    try:
+        return kind.items(data, params, tokens_of)
+    except InputError as error:
+        sources = [shown_source(file.requested) for file in pin.file if file.key in kind.sources]
+        raise (error.in_file(sources[0]) if len(sources) == 1 else error) from None
+
+
 def params_of(kind: SuiteKind, suite: SuiteSpec | SuitePin, *, where: str) -> Any:
     """The suite's own keys as its struct.
 
@@ -118,4 +134,7 @@ def params_of(kind: SuiteKind, suite: SuiteSpec | SuitePin, *, where: str) -> An
     for key in suite.params:
         if key not in own:
             raise unknown_key(key, own + common).within(where)
-    return to_struct(suite.params, kind.params, name=where)
+    try:
+        return to_struct(suite.params, kind.params)
+    except InputError as error:
+        raise error.within(where) from None

@@ -59,7 +59,7 @@ def open_run(world: World, path: Path) -> OpenRun:
     lock, data = folder.lock()
     seal = folder.seal()
     if seal is not None and seal.lock_digest != lock_digest(data):
-        raise InputError("the lock is not the one that was sealed").within(f"{whole.name}/lock.toml")
+        raise InputError("the lock is not the one that was sealed").in_document(f"{whole.name}/lock.toml")
     return OpenRun(folder=folder, lock=lock, data=data, seal=seal)
 
 
@@ -127,11 +127,11 @@ def sitting_of(run: OpenRun, job: Job) -> Sitting:
             repeat=job.repeat, items=job.asked, rows=(), outcomes={}, grade_version=suite.grade_version
         )
     if record.header.job_digest != job.digest:
-        raise InputError("the record belongs to another lock").within(name)
+        raise InputError("the record belongs to another lock").in_document(name)
     if record.header.part != job.part:
         raise InputError(
             "the record is one of a shard", hint="bring the tasks together with `qlock merge`"
-        ).within(name)
+        ).in_document(name)
     version, grades = _grades(run, job, suite, record)
     outcomes: dict[str, Outcome] = {grade.item: grade.outcome for grade in grades}
     return Sitting(
@@ -146,7 +146,7 @@ def _grades(run: OpenRun, job: Job, suite: SuitePin, record: Record) -> tuple[in
         return suite_kind(suite.kind).grade_version, grades_of(run.folder, run.lock, record)
     header, grades = run.folder.grades(job.name)
     if header.job_digest != job.digest or header.answers_digest != record.closing.answers_digest:
-        raise InputError("the grades are not of this record", hint="grade the run again").within(name)
+        raise InputError("the grades are not of this record", hint="grade the run again").in_document(name)
     return header.grade_version, grades
 
 
@@ -180,7 +180,7 @@ def _check_sealed(run: OpenRun, *names: str) -> None:
         if digests.get(name) != blake3_of(run.folder.read(name)):
             raise InputError(
                 "the file was changed after the run was sealed", hint="run the lock again"
-            ).within(f"{run.name}/{name}")
+            ).in_document(f"{run.name}/{name}")
 
 
 def is_one_run(a: OpenRun, b: OpenRun) -> bool:

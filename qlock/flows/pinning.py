@@ -15,6 +15,7 @@ from qlock.core import facts
 from qlock.core.canon import decode_text
 from qlock.core.digest import blake3_of
 from qlock.core.lock import Lock, SuiteFile, SuitePin
+from qlock.core.source import shown_source
 from qlock.core.spec import SettingSpec, Spec, SuiteSpec, suite_points
 from qlock.errors import InputError, QlockError
 from qlock.flows.data_files import located
@@ -94,7 +95,7 @@ def exam(
         pinned = () if old is None else old.file
         files, data = _read(world, sources, base=base, rehash=rehash, pinned=pinned)
         template = data.pop(TEMPLATE_KEY, None)
-        text = None if template is None else decode_text(template, name=TEMPLATE_KEY)
+        text = None if template is None else decode_text(template, name=shown_source(sources[TEMPLATE_KEY]))
     except QlockError as error:
         raise error.within(here) from None
     pin = SuitePin(

@@ -180,7 +180,7 @@ def _check_owner(path: Path, data: bytes, spec_path: Path) -> None:
     if owner != visible(spec_label(spec_path)) and spec_beside(path, owner).is_file():
         raise InputError(
             f"this lock belongs to `{for_message(owner)}`", hint="give one of the two specs another `name`"
-        ).within(path.name)
+        ).in_document(path.name)
 
 
 def _order(spec: Spec, base: Path, old: Lock | None, asked: Asked) -> Order:

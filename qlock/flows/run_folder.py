@@ -144,7 +144,7 @@ class RunFolder:
             )
         # Files are named by the header's job from here on.
         if record.header.job != job:
-            raise InputError(f"got a record of `{record.header.job}`, expected one of `{job}`").within(
+            raise InputError(f"got a record of `{record.header.job}`, expected one of `{job}`").in_document(
                 f"record/{job}.jsonl"
             )
         return record
@@ -206,7 +206,7 @@ class RunFolder:
         name = f"grades/{job}.jsonl"
         lines = self.read(name).split(b"\n")[:-1]
         if not lines:
-            raise InputError("got no header line, expected grades").within(name)
+            raise InputError("got no header line, expected grades").in_document(name)
         header = from_json(lines[0], GradeHeader, name=f"{name}: line 1")
         return header, tuple(
             from_json(line, Grade, name=f"{name}: line {number}")
@@ -238,7 +238,7 @@ class RunFolder:
             raise InputError(
                 "the items are not those that were asked: the file was edited",
                 hint="put it back as it was, or give another folder with --runs",
-            ).within(name or items_name(digest))
+            ).in_document(name or items_name(digest))
 
     def items(self, digest: str) -> tuple[Item, ...]:
         """The items that were asked, in order, as the file has them; whether they fit the digest is not looked at."""

@@ -41,7 +41,7 @@ def grades_of(folder: RunFolder, lock: Lock, record: Record) -> tuple[Grade, ...
         if item is not None and item_digest(item.id, item.slices, item.body) != row.item_digest:
             raise InputError(
                 f"the item `{item.id}` is not the one that `{record.header.job}` answers"
-            ).within(items_name(prompts_of(pin, suite.name).items_digest))
+            ).in_document(items_name(prompts_of(pin, suite.name).items_digest))
     kind = suite_kind(suite.kind)
     return grade(record, items, kind, params_of(kind, suite, where=f"suite.{suite.name}"))
 

@@ -57,7 +57,7 @@ def _check_segments(record: Record, segments: int) -> None:
         raise InputError(
             f"got {segments} segments, expected {last + 1} as `{record.header.job}` has rows of",
             hint="put the file back as it was, or give another folder with --runs",
-        ).within("facts.json")
+        ).in_document("facts.json")
 
 
 def set_doubtful_aside(
@@ -147,7 +147,7 @@ def end_segment(
     folder.still_here()
     before = folder.facts()
     if number >= len(before.segment):
-        raise InputError(f"got {len(before.segment)} segments, expected at least {number + 1}").within(
+        raise InputError(f"got {len(before.segment)} segments, expected at least {number + 1}").in_document(
             "facts.json"
         )
     ended = msgspec.structs.replace(
@@ -168,7 +168,7 @@ def seal_run(folder: RunFolder, lock: Lock, jobs: Iterable[Job], lock_bytes: byt
     for job in jobs:
         record = folder.present_record(job.name)
         if record.closing is None:
-            raise InputError("the closing line is gone").within(f"record/{job.name}.jsonl")
+            raise InputError("the closing line is gone").in_document(f"record/{job.name}.jsonl")
         if job.part is UNSET:
             write_grades(folder, lock, record)
         sealed_jobs.append(

@@ -67,7 +67,7 @@ temperature = 0.5
 
 def _specs() -> dict[str, Broken]:
     def edited(old: str, new: str, message: str, hint: str = "") -> Broken:
-        return Broken(_replaced(SPEC, old, new), f"FILE{message}", hint)
+        return Broken(_replaced(SPEC, old, new), f"FILE: {message}", hint)
 
     temperature, slots = "temperature = 0.5", "slots = 4"
     return {
@@ -79,129 +79,127 @@ def _specs() -> dict[str, Broken]:
         "conflict": edited(
             slots,
             "<<<<<<< HEAD\nslots = 4\n=======\nslots = 8\n>>>>>>> theirs",
-            ": unresolved git conflict at line 10",
+            "unresolved git conflict at line 10",
             "take one side, then run `qlock resolve` again",
         ),
         "not-utf8": Broken(SPEC.replace(b"small", b"\xff"), "FILE: line 2 is not UTF-8"),
         "no-toml": edited(
             slots,
             "slots: 4",
-            ": not TOML: Expected '=' after a key in a key/value pair (at line 10, column 6)",
+            "not TOML: Expected '=' after a key in a key/value pair (at line 10, column 6)",
         ),
         "key-twice": edited(
-            slots, "slots = 4\nslots = 8", ": not TOML: Cannot overwrite a value (at line 11, column 10)"
+            slots, "slots = 4\nslots = 8", "not TOML: Cannot overwrite a value (at line 11, column 10)"
         ),
         "dotted-key-and-table": edited(
             'items = "',
             'sampling.top_k = 1\nitems = "',
-            ": not TOML: Cannot declare ('suite', 'sampling') twice (at line 18, column 16)",
+            "not TOML: Cannot declare ('suite', 'sampling') twice (at line 18, column 16)",
         ),
         "unknown-key": edited(
             temperature,
             "temprature = 0.5",
-            ".suite[0].sampling: unknown key `temprature`",
+            "suite[0].sampling: unknown key `temprature`",
             "did you mean `temperature`?",
         ),
         "lookalike-letter": edited(
             temperature,
             "tеmperature = 0.5",
-            ": not TOML: Expected '=' after a key in a key/value pair (at line 18, column 2): got `е` (U+0435 CYRILLIC SMALL LETTER IE)",
+            "not TOML: Expected '=' after a key in a key/value pair (at line 18, column 2): got `е` (U+0435 CYRILLIC SMALL LETTER IE)",
             "write keys in ASCII letters, and text in quotes",
         ),
         "lookalike-letter-in-quotes": edited(
             temperature,
             '"tеmperature" = 0.5',
-            ".suite[0].sampling: unknown key `tеmperature` (U+0435)",
+            "suite[0].sampling: unknown key `tеmperature` (U+0435)",
             "did you mean `temperature`?",
         ),
-        "no-version": edited("spec_version = 1\n", "", ": the key `spec_version` is missing"),
+        "no-version": edited("spec_version = 1\n", "", "the key `spec_version` is missing"),
         "newer-version": edited(
             "spec_version = 1",
             "spec_version = 2",
-            ": got spec_version `2`, this qlock reads up to `1`",
+            "got spec_version `2`, this qlock reads up to `1`",
             "upgrade qlock",
         ),
-        "older-version": edited(
-            "spec_version = 1", "spec_version = 0", ": got spec_version `0`, expected `1`"
-        ),
+        "older-version": edited("spec_version = 1", "spec_version = 0", "got spec_version `0`, expected `1`"),
         "infinite": edited(
             temperature,
             "temperature = 1e400",
-            ".suite[0].sampling.temperature: got `inf`, expected a finite number",
+            "suite[0].sampling.temperature: got `inf`, expected a finite number",
         ),
         "not-a-number": edited(
             temperature,
             "temperature = nan",
-            ".suite[0].sampling.temperature: got `nan`, expected a finite number",
+            "suite[0].sampling.temperature: got `nan`, expected a finite number",
         ),
         "integer-of-65-bits": edited(
             slots,
             "slots = 9223372036854775808",
-            ".setting[0].slots: got an integer that does not fit 64 bits",
+            "setting[0].slots: got an integer that does not fit 64 bits",
         ),
         "true-for-an-integer": edited(
-            slots, "slots = true", ".setting[0].slots: got `true`, expected an integer"
+            slots, "slots = true", "setting[0].slots: got `true`, expected an integer"
         ),
-        "out-of-range": edited(slots, "slots = 65", ".setting[0].slots: got `65`, expected an integer <= 64"),
+        "out-of-range": edited(slots, "slots = 65", "setting[0].slots: got `65`, expected an integer <= 64"),
         "date": edited(
             'name = "f16kv"',
             "name = 2026-01-01",
-            ".setting[0].name: got a date or time `2026-01-01`, expected text",
+            "setting[0].name: got a date or time `2026-01-01`, expected text",
             "put it in quotes",
         ),
         "choice": edited(
-            slots, 'split_mode = "row"', ".setting[0].split_mode: got `row`, expected one of: `layer`, `none`"
+            slots, 'split_mode = "row"', "setting[0].split_mode: got `row`, expected one of: `layer`, `none`"
         ),
         "name": edited(
             '"Q4_K_M"',
             '"Q4/K"',
-            ".model[0].name: got `Q4/K`, expected a name of ASCII letters, digits and `._+-` that starts with a letter or digit",
+            "model[0].name: got `Q4/K`, expected a name of ASCII letters, digits and `._+-` that starts with a letter or digit",
         ),
-        "table-for-an-array": edited("[[model]]", "[model]", ".model: got a table, expected an array"),
+        "table-for-an-array": edited("[[model]]", "[model]", "model: got a table, expected an array"),
         "missing-key": edited(
-            'source = "file:models/q4.gguf"\n', "", ".model[0]: the key `source` is missing"
+            'source = "file:models/q4.gguf"\n', "", "model[0]: the key `source` is missing"
         ),
         "quantized-v-cache": edited(
             slots,
             'cache_type_v = "q8_0"',
-            ".setting[0].cache_type_v: got `q8_0` without flash attention, expected `flash_attention = true` with a quantized V cache",
+            "setting[0].cache_type_v: got `q8_0` without flash attention, expected `flash_attention = true` with a quantized V cache",
         ),
         "physical-batch-above-the-batch": edited(
             slots,
             "ubatch_tokens = 4096",
-            ".setting[0].ubatch_tokens: got `4096`, expected at most batch_tokens `2048`",
+            "setting[0].ubatch_tokens: got `4096`, expected at most batch_tokens `2048`",
         ),
         "name-twice": edited(
             "[[setting]]",
             '[[model]]\nname = "Q4_K_M"\nsource = "file:b.gguf"\n\n[[setting]]',
-            ".model: two entries are called `Q4_K_M`: model[0] and model[1]",
+            "model: two entries are called `Q4_K_M`: model[0] and model[1]",
         ),
         "unknown-model": edited(
             'kind = "tasks"',
             'kind = "tasks"\nmodels = ["F16"]',
-            ".suite[0].models: got `F16`, expected a model of this spec: Q4_K_M",
+            "suite[0].models: got `F16`, expected a model of this spec: Q4_K_M",
         ),
         "no-point": edited(
             'kind = "tasks"',
             'kind = "tasks"\nmodels = []',
-            ".suite[0]: no point has these models and settings",
+            "suite[0]: no point has these models and settings",
         ),
         "point-twice": Broken(
             SPEC + b'[[point]]\nmodel = "Q4_K_M"\nsetting = "f16kv"\n' * 2,
-            "FILE.point: the point `Q4_K_M@f16kv` is listed twice: point[0] and point[1]",
+            "FILE: point: the point `Q4_K_M@f16kv` is listed twice: point[0] and point[1]",
         ),
         "two-jobs-of-one-name": Broken(
             _replaced(
                 SPEC, "[[setting]]", '[[model]]\nname = "2.Q4_K_M"\nsource = "file:b.gguf"\n\n[[setting]]'
             )
             + b'[[suite]]\nname = "orders.2"\nkind = "tasks"\n',
-            "FILE.suite: two jobs would be called `orders.2.Q4_K_M@f16kv`: of suite[0] and suite[1]",
+            "FILE: suite: two jobs would be called `orders.2.Q4_K_M@f16kv`: of suite[0] and suite[1]",
             "rename one of the suites or models",
         ),
         "too-deep": edited(
             "items = ",
             f"deep = {'[' * 80}{']' * 80}\nitems = ",
-            ": tables or arrays are nested too deep, expected at most 64 levels",
+            "tables or arrays are nested too deep, expected at most 64 levels",
         ),
     }
 
@@ -287,12 +285,12 @@ def _locks() -> dict[str, Broken]:
         ),
         "unknown-key": Broken(
             sealed(_replaced(whole, "temperature = 0.5", "temperature = 0.5\ntop = 1")),
-            "FILE.suite[0].sampling: unknown key `top`",
+            "FILE: suite[0].sampling: unknown key `top`",
             "did you mean `stop`?",
         ),
         "no-day": Broken(
             sealed(_replaced(whole, "2026-01-01", "2026-02-30")),
-            "FILE.frozen_date: got `2026-02-30`, expected a day of the calendar",
+            "FILE: frozen_date: got `2026-02-30`, expected a day of the calendar",
         ),
         "pin-neither-there-nor-missing": Broken(
             lock_bytes(small_lock(missing=missing[:1])),
@@ -304,7 +302,7 @@ def _locks() -> dict[str, Broken]:
         ),
         "unknown-device": Broken(
             lock_bytes(small_lock(**unknown)),
-            "FILE.point.Q4_K_M@f16kv.device: got `gpu-l4`, expected the name of a [[device]]",
+            "FILE: point.Q4_K_M@f16kv.device: got `gpu-l4`, expected the name of a [[device]]",
         ),
         "model-twice": Broken(
             lock_bytes(small_lock(model=(a_model(), a_model()))),
@@ -340,7 +338,7 @@ def _records() -> dict[str, Broken]:
         "empty-line": Broken(of(header, b"", first), "FILE: line 2: not JSON: Input data was truncated"),
         "unknown-kind": Broken(
             of(header, b'{"kind":"note"}'),
-            "FILE: line 2.kind: got `note`, expected one of: `header`, `row`, `closing`",
+            "FILE: line 2: kind: got `note`, expected one of: `header`, `row`, `closing`",
         ),
         "unknown-key": Broken(
             open_record.replace(b'"segment":0}', b'"segments":0}'),

@@ -136,8 +136,8 @@ def test_every_code_of_an_error_is_in_the_tree() -> None:
 def test_the_place_of_an_error_stands_in_front_and_no_empty_hint_is_shown(
     verb: Callable[[Verb], None],
 ) -> None:
-    verb(raising(InputError("got `1`").within("slots").within("spec.toml")))
-    assert typed("probe") == (6, "error: spec.toml.slots: got `1`\n")
+    verb(raising(InputError("got `1`").within("slots").in_document("spec.toml")))
+    assert typed("probe") == (6, "error: spec.toml: slots: got `1`\n")
 
 
 def test_an_error_that_carries_findings_shows_all_of_them(verb: Callable[[Verb], None]) -> None:

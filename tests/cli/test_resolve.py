@@ -234,7 +234,7 @@ def test_a_spec_with_an_unknown_key(project: Project, typed: Type) -> None:
     project.write_spec(lambda text: text.replace("slots = 4", "slotz = 4"))
     said = typed("resolve", SPEC)
     assert said.code == 6
-    assert said.err.startswith("error: small.toml.setting[0]: ")
+    assert said.err.startswith("error: small.toml: setting[0]: ")
     assert "slots" in said.err
 
 

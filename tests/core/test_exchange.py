@@ -33,17 +33,17 @@ def test_a_reply_in_its_file() -> None:
     [
         (
             b'{"kind":"guessed"}',
-            "x.kind: got `guessed`, expected one of: `completed`, `scored`, `diverged`, `called`, `failed`",
+            "x: kind: got `guessed`, expected one of: `completed`, `scored`, `diverged`, `called`, `failed`",
         ),
         (b'{"why":"lost"}', "x: the key `kind` is missing"),
         (b'{"kind":"failed"}', "x: the key `why` is missing"),
         (
             b'{"kind":"completed","text":"","tokens":[],"ending":"tired","prompt_tokens":0}',
-            "x.ending: got `tired`, expected one of: `budget`, `context`, `eos`, `error`, `stop`",
+            "x: ending: got `tired`, expected one of: `budget`, `context`, `eos`, `error`, `stop`",
         ),
-        (b'{"kind":"scored","nats":[1.5,null]}', "x.nats[1]: got null, expected a number"),
-        (b'{"kind":"scored","nats":[1e999]}', "x.nats[0]: number out of range"),
-        (b'{"kind":"completed","prompt_tokens":-1}', "x.prompt_tokens: got `-1`, expected an integer >= 0"),
+        (b'{"kind":"scored","nats":[1.5,null]}', "x: nats[1]: got null, expected a number"),
+        (b'{"kind":"scored","nats":[1e999]}', "x: nats[0]: number out of range"),
+        (b'{"kind":"completed","prompt_tokens":-1}', "x: prompt_tokens: got `-1`, expected an integer >= 0"),
     ],
 )
 def test_a_reply_of_an_unexpected_shape_is_refused(data: bytes, message: str) -> None:

@@ -46,12 +46,12 @@ def test_no_fact_belongs_to_one_copy_of_a_card() -> None:
     [
         (
             {"role": "cuda"},
-            "x.role: got `cuda`, expected one of: `build`, `driver`, `math`, `python`, `system`",
+            "x: role: got `cuda`, expected one of: `build`, `driver`, `math`, `python`, `system`",
         ),
-        ({"size_bytes": -1}, "x.size_bytes: got `-1`, expected an integer >= 0"),
+        ({"size_bytes": -1}, "x: size_bytes: got `-1`, expected an integer >= 0"),
         (
             {"blake3": "blake3:00"},
-            "x.blake3: got `blake3:00`, expected `blake3:` or `sha256:` and 64 lower-case hex digits",
+            "x: blake3: got `blake3:00`, expected `blake3:` or `sha256:` and 64 lower-case hex digits",
         ),
         ({"path": "/usr/lib"}, "x: unknown key `path`"),
     ],

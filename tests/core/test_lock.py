@@ -142,7 +142,7 @@ def test_a_day_that_is_none_is_refused_from_code_too() -> None:
 def test_other_ways_to_write_a_day_are_refused(day: str) -> None:
     data = sealed(SMALL.replace(b'"2026-01-01"', msgspec.json.encode(day)))
     shown = day.replace("\n", "↵")
-    assert refusal(data) == (f"x.toml.frozen_date: got `{shown}`, expected a day such as `2026-01-01`", "")
+    assert refusal(data) == (f"x.toml: frozen_date: got `{shown}`, expected a day such as `2026-01-01`", "")
 
 
 # ---------------------------------------------------------------- edits by hand
@@ -302,7 +302,7 @@ GATE = NoMoreErrors(suite="orders")
     ],
 )
 def test_names_that_stand_nowhere(changes: dict[str, Any], message: str) -> None:
-    assert refusal(lock_bytes(a_lock(**changes))) == (f"x.toml.{message}", "")
+    assert refusal(lock_bytes(a_lock(**changes))) == (f"x.toml: {message}", "")
 
 
 @pytest.mark.parametrize("table", ["engine", "device", "model", "setting", "suite", "point"])

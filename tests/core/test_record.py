@@ -153,11 +153,11 @@ def test_a_line_that_is_too_deep_is_refused() -> None:
         ([*a_record().rows], "x.jsonl: line 1: got no header line, expected a record"),
         (
             [a_record().header, a_row(segment=-1)],
-            "x.jsonl: line 2.segment: got `-1`, expected an integer >= 0",
+            "x.jsonl: line 2: segment: got `-1`, expected an integer >= 0",
         ),
         (
             [msgspec.structs.replace(a_record().header, repeat=0)],
-            "x.jsonl: line 1.repeat: got `0`, expected an integer >= 1",
+            "x.jsonl: line 1: repeat: got `0`, expected an integer >= 1",
         ),
         (
             [a_record().header, a_row(times=Times(prefill_s=1.0, decode_s=1.0)), a_record().header],
@@ -299,7 +299,7 @@ def test_a_seal_of_another_version_is_refused(version: int) -> None:
     sign = "<= 1" if version > 1 else ">= 1"
     with pytest.raises(InputError) as caught:
         from_json(line_bytes(seal), Seal, name="seal.json")
-    assert str(caught.value) == f"seal.json.seal_version: got `{version}`, expected an integer {sign}"
+    assert str(caught.value) == f"seal.json: seal_version: got `{version}`, expected an integer {sign}"
 
 
 def test_lines_of_grades() -> None:

@@ -13,6 +13,7 @@ from qlock.core.source import (
     at_revision,
     file_name,
     parse_source,
+    shown_source,
 )
 from qlock.errors import InputError
 
@@ -90,6 +91,18 @@ def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
     with pytest.raises(InputError) as caught:
         parse_source("url:https://me:secret@example.org/m.gguf")
     assert str(caught.value) == "an address with a user or a password in it is no source"
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("file:specs/tasks/orders.jsonl", "specs/tasks/orders.jsonl"),
+        ("file:a\x1b.jsonl", "a\\x1b.jsonl"),
+        ("hub:datasets/o/r/x.jsonl@main", "hub:datasets/o/r/x.jsonl@main"),
+    ],
+)
+def test_a_file_of_the_project_is_shown_by_its_path(text: str, shown: str) -> None:
+    assert shown_source(text) == shown
 
 
 def test_a_source_on_the_hub_stands_with_its_revision_in_a_lock() -> None:

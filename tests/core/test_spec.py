@@ -124,39 +124,39 @@ def test_keys_of_a_suite_itself_are_set_apart() -> None:
         ("spec_version = 1", "x.toml: the key `name` is missing"),
         ("spec_version = 1.0", "x.toml: got spec_version `1.0`, expected `1`"),
         ("spec_version = true", "x.toml: got spec_version `True`, expected `1`"),
-        ("spec_version = 1\nsuite = 3", "x.toml.suite: got `3`, expected an array"),
-        ("spec_version = 1\nsuite = [3]", "x.toml.suite[0]: got `3`, expected a table"),
+        ("spec_version = 1\nsuite = 3", "x.toml: suite: got `3`, expected an array"),
+        ("spec_version = 1\nsuite = [3]", "x.toml: suite[0]: got `3`, expected a table"),
         (
             'spec_version = 1\nname = "a"\nmodel = []',
-            "x.toml.model: expected an array of length >= 1",
+            "x.toml: model: expected an array of length >= 1",
         ),
         (
             edited("slots = 4", "threads = 1025"),
-            "x.toml.setting[0].threads: got `1025`, expected an integer <= 1024",
+            "x.toml: setting[0].threads: got `1025`, expected an integer <= 1024",
         ),
         (
             edited("slots = 4", "batch_threads = 100000"),
-            "x.toml.setting[0].batch_threads: got `100000`, expected an integer <= 1024",
+            "x.toml: setting[0].batch_threads: got `100000`, expected an integer <= 1024",
         ),
         (
             edited("slots = 4", "batch_tokens = 2147483648"),
-            "x.toml.setting[0].batch_tokens: got `2147483648`, expected an integer <= 2147483647",
+            "x.toml: setting[0].batch_tokens: got `2147483648`, expected an integer <= 2147483647",
         ),
         (
             edited("temperature = 0.5", "temperature = true"),
-            "x.toml.suite[0].sampling.temperature: got `true`, expected a number",
+            "x.toml: suite[0].sampling.temperature: got `true`, expected a number",
         ),
         (
             edited("temperature = 0.5", 'stop = [""]'),
-            "x.toml.suite[0].sampling.stop[0]: got ``, expected text of length >= 1",
+            "x.toml: suite[0].sampling.stop[0]: got ``, expected text of length >= 1",
         ),
         (
             edited('kind = "tasks"', 'kind = "tasks"\nrepeats = 1001'),
-            "x.toml.suite[0].repeats: got `1001`, expected an integer <= 1000",
+            "x.toml: suite[0].repeats: got `1001`, expected an integer <= 1000",
         ),
         (
             edited('kind = "tasks"', 'kind = "tasks"\nsettings = ["q8"]'),
-            "x.toml.suite[0].settings: got `q8`, expected a setting of this spec: f16kv",
+            "x.toml: suite[0].settings: got `q8`, expected a setting of this spec: f16kv",
         ),
     ],
 )
@@ -250,7 +250,7 @@ TEXT, EXAM = a_spec().suite
     ],
 )
 def test_rules_across_tables(changes: dict[str, Any], message: str) -> None:
-    assert refusal(spec_bytes(a_spec(**changes))) == f"x.toml.{message}"
+    assert refusal(spec_bytes(a_spec(**changes))) == f"x.toml: {message}"
 
 
 def test_without_a_reference_a_gate_waits_for_the_one_that_is_named_later() -> None:
@@ -266,7 +266,7 @@ def test_of_many_points_the_first_ten_are_told() -> None:
     )
     told = ", ".join(f"Q4_K_M@s{index:02}" for index in range(10))
     assert refusal(spec_bytes(spec)) == (
-        f"x.toml.anchor[0]: `F16` does not sit the suite `wikitext`, expected one of: {told} and 2 more"
+        f"x.toml: anchor[0]: `F16` does not sit the suite `wikitext`, expected one of: {told} and 2 more"
     )
 
 

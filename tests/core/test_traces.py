@@ -63,11 +63,11 @@ LINES = FILE.split(b"\n")
         ),
         (
             FILE.replace(b'"answer":[4,5]', b'"answer":[]', 1),
-            "t.jsonl: line 2.answer: expected an array of length >= 1",
+            "t.jsonl: line 2: answer: expected an array of length >= 1",
         ),
         (
             FILE.replace(b'"prompt":[1,2,3]', b'"prompt":[1,-2,3]', 1),
-            "t.jsonl: line 2.prompt[1]: got `-2`, expected an integer >= 0",
+            "t.jsonl: line 2: prompt[1]: got `-2`, expected an integer >= 0",
         ),
     ],
 )

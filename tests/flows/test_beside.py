@@ -10,7 +10,7 @@ import pytest
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.flows.beside import build_folder, renew_label, spec_of
 from qlock.flows.resolve import read_lock_file
-from tests.fakes.project import Project, wheres
+from tests.fakes.project import Project
 
 
 def with_a_build(project: Project) -> None:
@@ -100,7 +100,8 @@ def test_a_run_takes_the_build_that_the_spec_beside_its_lock_names(tmp_path: Pat
     (project.path / "specs/small.toml").unlink()
     elsewhere = project.run(repeat_lock=True)
     assert elsewhere.state == "refused"
-    assert {where for _, where in wheres(elsewhere)} == {
+    (finding,) = elsewhere.findings
+    assert finding.places == tuple(
         f"engine.llama-cpp-python.file.libllama.so.{name}" for name in ("size_bytes", "sha256", "blake3")
-    }
+    )
     assert project.run(engine=project.path / "build").state == "sealed"

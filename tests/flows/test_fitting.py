@@ -111,7 +111,7 @@ def test_a_record_that_is_not_one_of_its_job_is_refused(
     is_closed: bool,
 ) -> None:
     rewrite(folder, JOB, edit, is_closed=is_closed)
-    assert refusal(project) == (f"record/{JOB}.jsonl.{said}", "")
+    assert refusal(project) == (f"record/{JOB}.jsonl: {said}", "")
     assert not list(project.path.parent.rglob("*escaped*"))
 
 
@@ -121,7 +121,7 @@ def test_an_item_digest_that_is_not_that_of_the_item_is_refused(project: Project
     other = f"blake3:{'0' * 64}"
     rewrite(folder, JOB, of_row(item_digest=other))
     assert refusal(project)[0] == (
-        f"record/{JOB}.jsonl.q00.item_digest: got `{other}`, expected `{record.rows[0].item_digest}`"
+        f"record/{JOB}.jsonl: q00.item_digest: got `{other}`, expected `{record.rows[0].item_digest}`"
     )
 
 
@@ -129,18 +129,18 @@ def test_other_counts_of_items_and_of_costs_are_refused(project: Project, folder
     record = folder.record(TEXT)
     assert record is not None
     rewrite(folder, TEXT, of_header(items=99), is_closed=False)
-    assert refusal(project)[0] == f"record/{TEXT}.jsonl.header.items: got `99`, expected `3`"
+    assert refusal(project)[0] == f"record/{TEXT}.jsonl: header.items: got `99`, expected `3`"
     rewrite(folder, TEXT, of_header(items=3))
     rewrite(folder, TEXT, of_row(replies=(Scored(nats=(1.0,)),)))
     assert refusal(project)[0] == (
-        f"record/{TEXT}.jsonl.window-0001.replies: got `another reply at 1`, expected `what the suite asks for`"
+        f"record/{TEXT}.jsonl: window-0001.replies: got `another reply at 1`, expected `what the suite asks for`"
     )
 
 
 def test_a_failed_row_may_be_redone_and_may_not_be_closed(project: Project, folder: RunFolder) -> None:
     lost: tuple[Reply, ...] = (Failed(why="hung"),)
     rewrite(folder, JOB, of_row(replies=lost))
-    assert refusal(project)[0] == f"record/{JOB}.jsonl.q00.replies: got `none`, expected `an answer`"
+    assert refusal(project)[0] == f"record/{JOB}.jsonl: q00.replies: got `none`, expected `an answer`"
     rewrite(folder, JOB, of_row(replies=lost), is_closed=False)
     project.script.asked.clear()
     sealed(project)

@@ -139,7 +139,7 @@ def test_of_many_slices_the_first_ten_are_told(project: Project) -> None:
     )
 
 
-def test_a_fault_in_the_items_is_said_with_their_suite(project: Project) -> None:
+def test_a_fault_in_the_items_is_said_with_their_file(project: Project) -> None:
     project.write("tasks/digits.jsonl", "{\n")
     gated(project, "digits", "no-more-errors", "bank=x")
-    assert refusal(project, InputError)[0].startswith("suite.digits[line 1]: not JSON: ")
+    assert refusal(project, InputError)[0].startswith("tasks/digits.jsonl: line 1: not JSON: ")

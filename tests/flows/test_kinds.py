@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import msgspec
 import pytest
 
 from qlock.core.spec import SuiteSpec
 from qlock.engines import llama_cpp, llama_cpp_python, replay
 from qlock.errors import InputError
-from qlock.flows.kinds import engine_opener, members, params_of, suite_kind
+from qlock.flows.kinds import engine_opener, items_of, members, params_of, suite_kind
 from qlock.suites import kld, perplexity, tasks
 from tests.fakes.documents import a_suite
 
@@ -67,6 +68,20 @@ def test_what_is_no_member_is_no_kind(kind: str) -> None:
         suite_kind(kind)
     assert str(caught.value) == (
         f"kind: got `{kind}`, expected a known suite kind: {', '.join(members('qlock.suites'))}"
+    )
+
+
+def test_a_fault_in_the_items_is_one_of_their_file() -> None:
+    kind = suite_kind("tasks")
+    pin = a_suite(params={"items": "file:specs/tasks/orders.jsonl"})
+    template = msgspec.structs.replace(pin.file[0], key="prompt.template", requested="file:own.jinja")
+    file = msgspec.structs.replace(pin.file[0], key="items", requested="file:specs/tasks/orders.jsonl")
+    pin = msgspec.structs.replace(pin, file=(file, template))
+    params = params_of(kind, pin, where="suite")
+    with pytest.raises(InputError) as caught:
+        items_of(kind, params, pin, {"items": b'{"id": 7}\n'}, lambda _: ())
+    assert str(caught.value.within("suite.orders")) == (
+        "specs/tasks/orders.jsonl: line 1: id: got `7`, expected text"
     )
 
 

@@ -84,7 +84,7 @@ def test_two_items_of_one_id_are_refused_with_both_places(tmp_path: Path) -> Non
     project = Project(tmp_path)
     project.write("tasks/digits.jsonl", items_jsonl(3) + items_jsonl(2))
     message, _ = refusal(project, InputError)
-    assert message == ("point.A@plain.suite.digits: the id `q00` occurs twice: on line 1 and on line 4")
+    assert message == ("tasks/digits.jsonl: the id `q00` occurs twice: on line 1 and on line 4")
 
 
 def test_a_setting_says_what_llama_cpp_will_do_with_it() -> None:
@@ -172,4 +172,4 @@ def test_a_suites_own_template_is_pinned_and_used(tmp_path: Path) -> None:
     assert lock.point[0].prompts[0].text_digest != plain.point[0].prompts[0].text_digest
     assert project.run().state == "sealed"
     project.write("own.jinja", b"\xff")
-    assert refusal(project, InputError)[0] == "suite.digits.prompt.template: line 1 is not UTF-8"
+    assert refusal(project, InputError)[0] == "suite.digits: own.jinja: line 1 is not UTF-8"

@@ -147,7 +147,7 @@ def test_a_taken_over_record_is_not_set_aside_by_rule_8(project: Project) -> Non
                 folder / "seal.json", b'"answers_digest": "blake3:', b'"answers_digest": "blake3:0'
             ),
             (
-                "seal.json.answers_digest: got `blake3:0{answers}`, expected `blake3:` or `sha256:` and 64 lower-case "
+                "seal.json: answers_digest: got `blake3:0{answers}`, expected `blake3:` or `sha256:` and 64 lower-case "
                 "hex digits"
             ),
         ),

@@ -77,11 +77,11 @@ def test_a_window_is_written_out_where_there_is_a_text() -> None:
         ),
         (
             {"traces": "file:u", "window_tokens": 256},
-            "suite.window_tokens: got `256` with `traces`, which have no windows",
+            "suite: window_tokens: got `256` with `traces`, which have no windows",
         ),
         (
             {"traces": "file:u", "windows": 3},
-            "suite.windows: got `3` with `traces`, which have no windows",
+            "suite: windows: got `3` with `traces`, which have no windows",
         ),
     ],
 )

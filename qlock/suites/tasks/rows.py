@@ -88,7 +88,7 @@ def read_rows(data: bytes, grader: Grader | UnsetType) -> tuple[Row, ...]:
     rows: list[Row] = []
     line_of: dict[str, int] = {}
     for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), start=1):
-        place = f"[line {number}]"
+        place = f"line {number}"
         row = _row(line, place, grader)
         if row.id in line_of:
             raise InputError(
@@ -107,29 +107,29 @@ def _row(line: bytes, place: str, default: Grader | UnsetType) -> Row:
         row = msgspec.structs.replace(row, grader=default)
     fault = _fault(row)
     if fault is not None:
-        raise fault.within(place)
+        raise fault.in_document(place)
     return row
 
 
 def _table(line: bytes, place: str) -> dict[str, object]:
     if not line.strip():
-        raise InputError("the line is empty", hint="delete it").within(place)
+        raise InputError("the line is empty", hint="delete it").in_document(place)
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8: byte {error.start + 1} of the line").within(place) from None
+        raise InputError(f"not UTF-8: byte {error.start + 1} of the line").in_document(place) from None
     read = read_json(text)
     if isinstance(read, Unparsable):
-        raise InputError(read.why).within(place)
+        raise InputError(read.why).in_document(place)
     if not isinstance(read.value, dict):
-        raise InputError("got a JSON value, expected a table `{…}`").within(place)
+        raise InputError("got a JSON value, expected a table `{…}`").in_document(place)
     for value in inner_values(read.value):
         if isinstance(value, int) and not -_INTEGER_MAX <= value < _INTEGER_MAX:
             raise InputError(
                 f"got the number {quoted(str(value))}, expected one of 64 bits", hint="write it as text"
-            ).within(place)
+            ).in_document(place)
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
-            raise InputError(f"got the text {quoted(value)}, expected no lone surrogate").within(place)
+            raise InputError(f"got the text {quoted(value)}, expected no lone surrogate").in_document(place)
     return read.value
 
 
@@ -139,7 +139,7 @@ def _refuse_unknown_kind(table: dict[str, object], place: str) -> None:
     if isinstance(kind, str) and kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known kinds: {', '.join(KINDS)}"
-        raise InputError(f"unknown kind {quoted(kind)}", hint=hint).within("grader").within(place)
+        raise InputError(f"unknown kind {quoted(kind)}", hint=hint).within("grader").in_document(place)
 
 
 def _fault(row: Row) -> InputError | None:
