@@ -122,7 +122,6 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
         return Ran(state="stale", why=stale)
     refuse_missing(lock, lock_path, renew=renew_label(data))
     task = task_named(lock, asked.task) if asked.task else None
-    todo = jobs(lock) if task is None else task.jobs
     lock = lock if task is None else lock_of_task(lock, task)
     places = Places(world, base=project_of(lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
@@ -130,6 +129,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     if stopping:
         state: State = "absent" if only_absent(stopping) else "refused"
         return Ran(state=state, findings=sight.findings, cached_digests=sight.cached)
+    todo = jobs(lock) if task is None else task.jobs
     runs = asked.runs or runs_folder(lock_path, lock)
     path = next_repeat(runs, data) if asked.repeat_lock else folder_of_lock(runs, data)
     folder = prepared(world, path, data, task=task)
