@@ -175,7 +175,7 @@ def _wait_idle(made: Cluster, nodes: int) -> None:
     said = ""
     while time.monotonic() < until:
         done = subprocess.run(
-            ["sinfo", "--noheader", "--Node", "--format=%T"],
+            ["sinfo", "--noheader", "--Node", "--partition=all", "--format=%T"],
             env={**os.environ, **made.environment},
             capture_output=True,
             text=True,

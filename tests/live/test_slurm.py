@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from tests.fakes.tiny_models import DENSE, write_tiny
+from tests.live.disturbances import stop_tasks
 from tests.live.slurm_cluster import Cluster, cluster
 from tests.live.tiny_project import answers_digest, lock_of, make, qlock, run_of, start
 
@@ -178,6 +179,53 @@ def test_a_requeued_task_goes_on_where_it_was_ended(slurm: Cluster, project: Pat
     slurm.wait_empty()
     assert running
     assert "restarts=1\n" in logs(project)
+    assert merged(project) == undisturbed
+    assert rows_are_unique(project)
+
+
+@pytest.mark.slow
+def test_a_task_that_others_preempt_goes_on(project: Path, undisturbed: str, tmp_path: Path) -> None:
+    more = (
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        "PartitionName=urgent Nodes=n[1-2] PriorityTier=9 MaxTime=INFINITE State=UP",
+    )
+    urgent = tmp_path / "urgent.sbatch"
+    urgent.write_text(
+        "#!/bin/bash\n#SBATCH --partition=urgent --exclusive --nodes=2 --output=/dev/null\nsleep 1\n"
+    )
+    with cluster(tmp_path / "preempting", 2, *more) as preempting:
+        submit(preempting, project)
+        wait_rows(project)
+        preempting.call("sbatch", str(urgent))
+        until = time.monotonic() + 60
+        while "DUE TO PREEMPTION" not in logs(project):
+            assert time.monotonic() < until, (preempting.queue(), logs(project))
+            time.sleep(0.1)
+        preempting.let_go()
+        preempting.wait_empty()
+    assert "ended by SIGTERM" in logs(project)
+    assert "restarts=1\n" in logs(project)
+    assert merged(project) == undisturbed
+    assert rows_are_unique(project)
+
+
+@pytest.mark.slow
+def test_a_task_that_hangs_until_its_time_limit_goes_on(
+    slurm: Cluster, project: Path, undisturbed: str
+) -> None:
+    job = submit(slurm, project)
+    wait_rows(project)
+    stop_tasks(str(lock_of(project)))
+    # The shortest limit that Slurm takes is a minute; of a job that runs, it can be moved.
+    for index, _ in slurm.queue():
+        slurm.try_call("scontrol", "update", f"JobId={job}_{index}", "EndTime=now+1second")
+    slurm.wait_empty(120.0)
+    assert "DUE TO TIME LIMIT" in logs(project)
+    whys = [why for state, why in status(slurm, project).values() if state == "failed"]
+    assert whys
+    submit(slurm, project)
+    slurm.wait_empty()
     assert merged(project) == undisturbed
     assert rows_are_unique(project)
 
