@@ -25,6 +25,7 @@ from qlock.engines.interface import Engine
 from qlock.flows import proving
 from qlock.flows.asking import respondent
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
+from qlock.flows.headers import header_of
 from qlock.flows.layout import project_of
 from qlock.flows.look import Sight, look
 from qlock.flows.places import Places
@@ -33,7 +34,6 @@ from qlock.flows.refusal import only_absent, refuse_missing
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_point import prepare_point
 from qlock.flows.seat import Seat
-from qlock.flows.weighing import header_of
 from qlock.world.interface import World
 from qlock.world.render import Renderer
 

@@ -21,9 +21,8 @@ from qlock.core.quants import choose
 from qlock.core.recipe import ClassRow, RecipeDifference, recipe_by_class, recipe_difference
 from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, parse_source
 from qlock.errors import InputError
-from qlock.flows.hub_headers import headers_at
+from qlock.flows.headers import header_of, headers_at
 from qlock.flows.places import shards
-from qlock.flows.weighing import header_of
 from qlock.world.interface import Hub, World
 
 MOST_LINES = 2_000

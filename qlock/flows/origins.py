@@ -29,7 +29,7 @@ from qlock.core.source import (
 )
 from qlock.core.spec import ModelSpec
 from qlock.errors import InputError, QlockError
-from qlock.flows.hub_headers import at_once, header_by_ranges, headers_at
+from qlock.flows.headers import at_once, header_by_ranges, headers_at
 from qlock.flows.places import Places, cached, locate, shards
 from qlock.flows.weighing import Origin, Weighed, filled, outline, weigh
 from qlock.world.interface import HubFile, HubListing, Snapshot, World

@@ -11,7 +11,7 @@ from qlock.core.facts import Setting
 from qlock.core.footprint import footprint
 from qlock.core.units import bytes_text
 from qlock.errors import AbsentError
-from qlock.flows.weighing import header_of
+from qlock.flows.headers import header_of
 from qlock.world.interface import World
 
 

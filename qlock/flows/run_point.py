@@ -31,13 +31,13 @@ from qlock.flows.device import card_findings
 from qlock.flows.driver import Driver
 from qlock.flows.fitting import refuse_misfit
 from qlock.flows.grading import TrialFailure, try_grader
+from qlock.flows.headers import header_of as gguf_header_of
 from qlock.flows.laps import Laps
 from qlock.flows.proving import Exam
 from qlock.flows.refusal import refuse
 from qlock.flows.room import check_room
 from qlock.flows.run_folder import RunFolder, header_of, row_bytes
 from qlock.flows.seat import Seat
-from qlock.flows.weighing import header_of as gguf_header_of
 from qlock.world.interface import World
 from qlock.world.render import Renderer
 

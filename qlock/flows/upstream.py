@@ -17,7 +17,7 @@ from qlock.core.lock import Lock, ModelPin
 from qlock.core.source import HubSource, parse_source
 from qlock.core.spec import ModelSpec
 from qlock.errors import AbsentError, InputError, QlockError
-from qlock.flows.hub_headers import at_once, headers_at
+from qlock.flows.headers import at_once, headers_at
 from qlock.flows.moving import model_why
 from qlock.flows.places import snapshot_of
 from qlock.flows.weighing import Origin, outline

@@ -1,7 +1,7 @@
 """A model file (or all its shards) turned into its pin.
 
-Lives here: reading the header, digesting bytes and tensors, and putting the pin together. Does not live here:
-finding the file (``flows.places``) and reading header bytes (``core.gguf``).
+Lives here: digesting bytes and tensors, and putting the pin together. Does not live here: finding the file
+(``flows.places``) and reading its header (``flows.headers``).
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from qlock.core.facts import ModelFile
 from qlock.core.gguf import (
     GgufFacts,
     Header,
-    NeedMore,
     check_split,
     describe,
-    read_header,
     tensor_spans,
     tensors_digest,
 )
@@ -32,12 +30,12 @@ from qlock.core.lock import Missing, ModelPin
 from qlock.core.recipe import unknown_types
 from qlock.core.spec import ModelSpec
 from qlock.errors import InputError, QlockError
+from qlock.flows.headers import header_of
 from qlock.world.interface import World
 
 _T = TypeVar("_T")
 
 NOT_HERE = "the weights are not here"
-_FIRST_BYTES = 4 << 20
 
 
 class Weighed(Base, frozen=True, kw_only=True):
@@ -62,24 +60,6 @@ class Origin(Base, frozen=True, kw_only=True):
     requested: str
     revision: str = ""
     """The commit of a hub source; empty for the others."""
-
-
-def header_of(world: World, path: Path) -> Header:
-    """The header of a GGUF file, reading no more of it than needed.
-
-    Raises:
-        InputError: It is no GGUF, or a damaged one.
-        AbsentError: It cannot be read.
-    """
-    wanted = _FIRST_BYTES
-    while True:
-        prefix = world.files.read_prefix(path, wanted, "model")
-        header = read_header(prefix.data, prefix.size_bytes, name=path.name)
-        match header:
-            case NeedMore(at_least_bytes=more):
-                wanted = max(more, 2 * wanted)
-            case Header():
-                return header
 
 
 def weigh(world: World, model: ModelSpec, paths: tuple[Path, ...], *, rehash: bool) -> Weighed:

@@ -1,4 +1,4 @@
-"""GGUF headers of files elsewhere, read by ranges: a few MB each, and only as much as the header takes.
+"""GGUF headers of files here and elsewhere, of which no more is read than the header takes: mostly a few MB.
 
 Does not live here: what a header means (``core.gguf``), and which files are asked for (``core.quants``).
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from qlock.core.gguf import Header, NeedMore, read_header
-from qlock.world.interface import Hub, HubFile, Snapshot
+from qlock.world.interface import Hub, HubFile, Prefix, Snapshot, World
 
 FIRST_BYTES = 4 << 20
 """Of each file. Most headers with a vocabulary have 2 to 10 MB, those of later shards a few kB."""
@@ -20,8 +21,18 @@ _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 
 
+def header_of(world: World, path: Path) -> Header:
+    """The header of a file of this machine.
+
+    Raises:
+        InputError: It is no GGUF, or a damaged one.
+        AbsentError: It cannot be read.
+    """
+    return _header(lambda wanted: world.files.read_prefix(path, wanted, "model"), name=path.name)
+
+
 def header_by_ranges(read: Callable[[int, int], bytes], size_bytes: int, *, name: str) -> Header:
-    """The header of one file. What is read is not read again when more of it is needed.
+    """The header of a file elsewhere. What is read is not read again when more of it is needed.
 
     Args:
         read: Gives so many bytes from a place on: ``read(start, length)``.
@@ -29,19 +40,27 @@ def header_by_ranges(read: Callable[[int, int], bytes], size_bytes: int, *, name
         name: For messages.
 
     Raises:
-        InputError: It is no GGUF, or a damaged one.
-        AbsentError: It cannot be read.
+        QlockError: As ``header_of``.
     """
-    data = b""
+    held = b""
+
+    def longer(wanted: int) -> Prefix:
+        nonlocal held
+        held += read(len(held), min(wanted, size_bytes) - len(held))
+        return Prefix(data=held, size_bytes=size_bytes)
+
+    return _header(longer, name=name)
+
+
+def _header(prefix: Callable[[int], Prefix], *, name: str) -> Header:
+    """The header out of prefixes of a file, each longer than the one before."""
     wanted = FIRST_BYTES
     while True:
-        wanted = min(wanted, size_bytes)
-        data += read(len(data), wanted - len(data))
-        header = read_header(data, size_bytes, name=name)
-        match header:
+        seen = prefix(wanted)
+        match read_header(seen.data, seen.size_bytes, name=name):
             case NeedMore(at_least_bytes=more):
                 wanted = max(more, 2 * wanted)
-            case Header():
+            case Header() as header:
                 return header
 
 
@@ -49,7 +68,7 @@ def header_at(hub: Hub, snapshot: Snapshot, file: HubFile) -> Header:
     """The header of one file on the Hub.
 
     Raises:
-        QlockError: As ``header_by_ranges``.
+        QlockError: As ``header_of``.
     """
 
     def read(start: int, length: int) -> bytes:
@@ -62,7 +81,7 @@ def headers_at(hub: Hub, files: Sequence[tuple[Snapshot, HubFile]]) -> tuple[Hea
     """The headers of many files on the Hub in their order, several at once; the first error ends it.
 
     Raises:
-        QlockError: As ``header_by_ranges``.
+        QlockError: As ``header_of``.
     """
     return at_once(lambda place: header_at(hub, *place), files)
 

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from qlock.core.gguf import Header
 from qlock.errors import AbsentError, InputError
-from qlock.flows.hub_headers import FIRST_BYTES, header_at, headers_at
+from qlock.flows.headers import FIRST_BYTES, header_at, header_of, headers_at
+from qlock.world import files
 from qlock.world.hub import RealHub, open_hub
-from qlock.world.interface import HubListing
+from qlock.world.interface import HubListing, Prefix
 from tests.broken.make_gguf import STRING, array, gguf, kv, tensor
 from tests.fakes.hub import FakeHub, served
 from tests.fakes.repositories import Content
-from tests.fakes.world import SetClock
+from tests.fakes.world import SetClock, fake_world
 
 GIB = 1 << 30
 F32_ELEMENTS = 1 << 33
@@ -89,3 +92,29 @@ def test_the_whole_of_a_tiny_file_is_enough(stub: FakeHub, hub: RealHub) -> None
     listing = listed(stub, hub, m=whole)
     header: Header = header_at(hub, listing.snapshot, listing.files[0])
     assert header.tensors == ()
+
+
+def test_of_a_file_that_is_here_no_more_is_read_than_its_header_takes(tmp_path: Path) -> None:
+    content = large(150_000)
+    path = tmp_path / "m.gguf"
+    with path.open("wb") as file:
+        file.write(content.head)
+        file.truncate(content.size)
+    asked: list[int] = []
+
+    class Counting:
+        read_bounded, write_atomic = staticmethod(files.read_bounded), staticmethod(files.write_atomic)
+
+        @staticmethod
+        def read_prefix(path: Path, max_bytes: int, what: str) -> Prefix:
+            asked.append(max_bytes)
+            return files.read_prefix(path, max_bytes, what)
+
+    world = msgspec.structs.replace(fake_world(tmp_path), files=Counting())
+    assert header_of(world, path).values["tokenizer.ggml.tokens"].count == 150_000
+    assert asked == [FIRST_BYTES, 2 * FIRST_BYTES]
+
+
+def test_a_file_that_is_not_there_is_absent(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError, match=r"^model `.*none.gguf` is not there"):
+        header_of(fake_world(tmp_path), tmp_path / "none.gguf")
