@@ -68,7 +68,8 @@ def again(old: Lock, new: Lock) -> Again:
 def _digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: Positive) -> str:
     """The digest of a job; empty where the point is not proved, or does not sit the suite."""
     asked = {prompts.suite for prompts in point.prompts or ()}
-    return job_digest(lock, point, suite, repeat) if suite.name in asked else ""
+    is_proved = point.canary is not UNSET
+    return job_digest(lock, point, suite, repeat) if is_proved and suite.name in asked else ""
 
 
 def _why(old: Lock, new: Lock, point: PointPin, suite: SuitePin) -> str:
@@ -86,7 +87,7 @@ def _why(old: Lock, new: Lock, point: PointPin, suite: SuitePin) -> str:
         return f"suite {suite.name}"
     if old.frozen_date != new.frozen_date:
         return "frozen_date"
-    if UNSET in (point.prompts, before.prompts):
+    if UNSET in (point.canary, before.canary):
         return "not proved yet"
     return f"point {point.name}"
 

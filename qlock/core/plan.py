@@ -84,8 +84,15 @@ def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str
 
     It covers engine, device, model, setting, the asking part of the suite, prompts, canaries and the frozen date;
     not the other models of the lock, the names people gave, where data files lie, nor the graders' version.
+
+    Raises:
+        InputError: The lock pins no prompts of the suite, or the point is not proved yet.
     """
     prompts = prompts_of(point, suite.name)
+    if point.canary is UNSET:
+        raise InputError(
+            "the point is not proved yet", hint="run `qlock resolve` where its weights are"
+        ).within(f"point.{point.name}")
     ground: dict[str, Any] = {
         "engine": _without(_named(lock.engine, point.engine), "name"),
         "device": _without(_named(lock.device, point.device), "name"),

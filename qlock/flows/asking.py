@@ -177,6 +177,12 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
                 f"got `{len(prompt.tokens)}` tokens to score, expected at most the context of `{room}`",
                 hint="raise `context_tokens` of the setting, or ask for less at once",
             ).within(item.id)
+        if given is None and len(prompt.tokens) >= room:
+            raise InputError(
+                f"got a prompt of `{len(prompt.tokens)}` tokens, which leaves no room for an answer in a context of "
+                f"`{room}`",
+                hint="raise `context_tokens` of the setting, or shorten the item",
+            ).within(item.id)
         return Question(
             item=item,
             digest=item_digest(item.id, item.slices, item.body),
@@ -249,6 +255,19 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             )
             found |= dict(zip(chosen, ids, strict=True))
         return [found[index] for index in range(len(texts))]
+
+    def tight(self, questions: tuple[Question, ...]) -> str:
+        """How many answers the context may end before the token cap does; empty where there is none."""
+        room, cap = self.respondent.context_tokens, self.suite.sampling.answer_tokens
+        lengths = [len(question.first.tokens) for question in questions if question.given is None]
+        longest = max(lengths, default=0)
+        if longest + cap <= room:
+            return ""
+        count = sum(length + cap > room for length in lengths)
+        return (
+            f"the context may end {count} of {len(questions)} answers of suite {self.suite.name}: prompt and "
+            f"`answer_tokens = {cap}` come to up to {longest + cap} tokens, the context has {room}"
+        )
 
     def pin(self, questions: tuple[Question, ...]) -> PromptsPin:
         """What the lock pins of all that is asked."""

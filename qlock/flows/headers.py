@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from qlock.core.gguf import Header, NeedMore, read_header
-from qlock.world.interface import Hub, HubFile, Prefix, Snapshot, World
+from qlock.world.interface import Hub, HubFile, Prefix, Remote, Snapshot, World
 
 FIRST_BYTES = 4 << 20
 """Of each file. Most headers with a vocabulary have 2 to 10 MB, those of later shards a few kB."""
@@ -31,7 +31,7 @@ def header_of(world: World, path: Path) -> Header:
     return _header(lambda wanted: world.files.read_prefix(path, wanted, "model"), name=path.name)
 
 
-def header_by_ranges(read: Callable[[int, int], bytes], size_bytes: int, *, name: str) -> Header:
+def _by_ranges(read: Callable[[int, int], bytes], size_bytes: int, *, name: str) -> Header:
     """The header of a file elsewhere. What is read is not read again when more of it is needed.
 
     Args:
@@ -64,7 +64,7 @@ def _header(prefix: Callable[[int], Prefix], *, name: str) -> Header:
                 return header
 
 
-def header_at(hub: Hub, snapshot: Snapshot, file: HubFile) -> Header:
+def header_at(hub: Hub, snapshot: Snapshot, path: str, size_bytes: int) -> Header:
     """The header of one file on the Hub.
 
     Raises:
@@ -72,9 +72,22 @@ def header_at(hub: Hub, snapshot: Snapshot, file: HubFile) -> Header:
     """
 
     def read(start: int, length: int) -> bytes:
-        return hub.read_range(snapshot, file.path, start=start, length=length)
+        return hub.read_range(snapshot, path, start=start, length=length)
 
-    return header_by_ranges(read, file.size_bytes, name=file.path)
+    return _by_ranges(read, size_bytes, name=path)
+
+
+def header_behind(remote: Remote, url: str, size_bytes: int, *, name: str) -> Header:
+    """The header of a file behind an address; ``name`` is for messages.
+
+    Raises:
+        QlockError: As ``header_of``.
+    """
+
+    def read(start: int, length: int) -> bytes:
+        return remote.read_range(url, start=start, length=length)
+
+    return _by_ranges(read, size_bytes, name=name)
 
 
 def headers_at(hub: Hub, files: Sequence[tuple[Snapshot, HubFile]]) -> tuple[Header, ...]:
@@ -83,7 +96,7 @@ def headers_at(hub: Hub, files: Sequence[tuple[Snapshot, HubFile]]) -> tuple[Hea
     Raises:
         QlockError: As ``header_of``.
     """
-    return at_once(lambda place: header_at(hub, *place), files)
+    return at_once(lambda place: header_at(hub, place[0], place[1].path, place[1].size_bytes), files)
 
 
 def at_once(ask: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> tuple[_Answer, ...]:

@@ -5,14 +5,16 @@ Does not live here: proving the others (``flows.point_proofs``), and what moved 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET
 
 from qlock.core import facts
 from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
-from qlock.core.lock import Lock, Missing, PointPin, SuitePin, unset_pins
-from qlock.core.spec import Spec
+from qlock.core.lock import Lock, Missing, ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
+from qlock.core.spec import Spec, points
 from qlock.flows.proving import Exam
 from qlock.flows.weighing import Weighed
 
@@ -28,17 +30,39 @@ class Ground(Base, frozen=True, kw_only=True):
     settings: tuple[facts.Setting, ...]
 
 
-def kept_points(ground: Ground, exams: tuple[Exam, ...], old: Lock) -> dict[str, PointPin]:
+class Kept(Base, frozen=True, kw_only=True):
+    """What holds of an older lock."""
+
+    engine: facts.Engine | None = None
+    """As it was seen then."""
+    points: dict[str, PointPin] = {}
+    """Proved points, by name."""
+    prompts: dict[str, dict[str, PromptsPin]] = {}
+    """What points are asked in a suite, by name of the point and of the suite; of points without a proof too."""
+
+
+def what_holds(ground: Ground, exams: tuple[Exam, ...], old: Lock) -> Kept:
+    """Points and prompts of an older lock that stand on the same ground; of its engine, only the kind is known here."""
+    if old.engine[0].kind != ground.spec.engine.kind:
+        return Kept()
+    if old.frozen_date != ground.spec.frozen_date:
+        return Kept(engine=old.engine[0])
+    same = {exam.pin.name: exam.pin for exam in exams for pin in old.suite if asks_the_same(exam.pin, pin)}
+    return Kept(
+        engine=old.engine[0],
+        points=_points(ground, exams, old, frozenset(same)),
+        prompts=_prompts(ground, old, same),
+    )
+
+
+def _points(ground: Ground, exams: tuple[Exam, ...], old: Lock, same: frozenset[str]) -> dict[str, PointPin]:
     """Points that the old lock proves on the same ground: same bytes, setting, suites, device and day."""
     before = {device.name: device for device in old.device}.get(ground.device.name)
     if before is None or what_changes_output(before) != what_changes_output(ground.device):
         return {}
-    if old.frozen_date != ground.spec.frozen_date:
-        return {}
     models = {weighed.pin.name: weighed.pin for weighed in ground.weighed}
     models_before = {pin.name: pin for pin in old.model}
     settings = {setting.name: setting for setting in ground.settings}
-    same = {exam.pin.name for exam in exams for pin in old.suite if asks_the_same(exam.pin, pin)}
     unset = unset_pins(old)
     kept = {}
     for pin in old.point:
@@ -54,6 +78,30 @@ def kept_points(ground: Ground, exams: tuple[Exam, ...], old: Lock) -> dict[str,
         ):
             kept[pin.name] = pin
     return kept
+
+
+def _prompts(ground: Ground, old: Lock, same: Mapping[str, SuitePin]) -> dict[str, dict[str, PromptsPin]]:
+    """Prompts under the same header and context; what model and point are called, and the device, does not matter."""
+    headers = {pin.name: _header(pin) for pin in old.model}
+    contexts = {setting.name: setting.context_tokens for setting in old.setting}
+    asked = {
+        (headers[pin.model], contexts[pin.setting], prompts.suite): prompts
+        for pin in old.point
+        for prompts in pin.prompts or ()
+    }
+    headers = {weighed.pin.name: _header(weighed.pin) for weighed in ground.weighed}
+    contexts = {setting.name: setting.context_tokens for setting in ground.settings}
+    kept: dict[str, dict[str, PromptsPin]] = {}
+    for name, point in points(ground.spec).items():
+        for suite in same.values():
+            key = (headers[point.model], contexts[point.setting], suite.name)
+            if name in suite.points and key in asked:
+                kept.setdefault(name, {})[suite.name] = asked[key]
+    return kept
+
+
+def _header(pin: ModelPin) -> tuple[str, str, str]:
+    return pin.tokenizer_digest, pin.template_digest, pin.metadata_digest
 
 
 def asks_the_same(now: SuitePin, before: SuitePin) -> bool:

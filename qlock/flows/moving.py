@@ -9,7 +9,7 @@ Does not live here: making the new lock (``flows.resolve``).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec import UNSET
 
@@ -17,6 +17,7 @@ from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
 from qlock.core.facts import Device, Engine
 from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin, unset_pins
+from qlock.flows.keeping import Kept
 from qlock.flows.pinning import fallen_back
 
 
@@ -89,11 +90,11 @@ def _was_seen(pin: Engine | Device) -> bool:
             return True
 
 
-def point_moves(kept: Mapping[str, PointPin], new: Lock, moved: tuple[Move, ...]) -> tuple[Move, ...]:
-    """Points that behave otherwise although all that they stand on is as the old lock has it.
+def point_moves(kept: Kept, new: Lock, moved: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Points that behave otherwise, or are asked otherwise, although all that they stand on is as the old lock has it.
 
     Args:
-        kept: Points of the old lock on the same ground.
+        kept: Points and prompts of the old lock on the same ground.
         new: The new lock; some of those points were proved again for it.
         moved: The other moves: what follows from one of them is none of its own.
     """
@@ -102,12 +103,24 @@ def point_moves(kept: Mapping[str, PointPin], new: Lock, moved: tuple[Move, ...]
     settings = {move.name for move in moved if move.what == "setting"}
     found = []
     for after in new.point:
-        before = kept.get(after.name)
-        if before is not None and after.setting not in settings:
-            changed = _changed(what_changes_output(before), what_changes_output(after))
+        if after.setting not in settings:
+            changed = _changed_point(kept, after)
             if changed:
                 found.append(Move(name=after.name, what="point", why=", ".join(changed[:5])))
     return tuple(found)
+
+
+def _changed_point(kept: Kept, after: PointPin) -> list[str]:
+    before = kept.points.get(after.name)
+    if before is not None:
+        return _changed(what_changes_output(before), what_changes_output(after))
+    asked = kept.prompts.get(after.name, {})
+    return [
+        f"prompts.{now.suite}.{leaf}"
+        for now in after.prompts or ()
+        if now.suite in asked
+        for leaf in _changed(what_changes_output(asked[now.suite]), what_changes_output(now))
+    ]
 
 
 def model_why(before: ModelPin, after: ModelPin) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from qlock.core.base import Base
 from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
-from qlock.core.gguf import Header, shard_names
+from qlock.core.gguf import Header, describe, shard_names
 from qlock.core.lock import Lock, ModelPin
 from qlock.core.quants import choose
 from qlock.core.source import (
@@ -29,9 +29,10 @@ from qlock.core.source import (
 )
 from qlock.core.spec import ModelSpec
 from qlock.errors import InputError, QlockError
-from qlock.flows.headers import at_once, header_by_ranges, headers_at
-from qlock.flows.places import Places, cached, locate, shards
-from qlock.flows.weighing import Origin, Weighed, filled, outline, weigh
+from qlock.flows.headers import at_once, header_at, header_behind, headers_at
+from qlock.flows.places import Places, cached, locate, shards, snapshot_of
+from qlock.flows.vocabularies import Vocabularies
+from qlock.flows.weighing import Origin, Weighed, filled, is_header_of, outline, weigh
 from qlock.world.interface import HubFile, HubListing, Snapshot, World
 
 
@@ -42,6 +43,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of the project."""
     old: Lock | None
     """The lock whose pins are kept."""
+    vocabularies: Vocabularies
+    """Takes the vocabularies of headers that are read elsewhere."""
     moving: frozenset[str] = frozenset()
     """Names of models whose pins may move."""
     folders: tuple[Path, ...] = ()
@@ -90,7 +93,7 @@ def gather(world: World, models: tuple[ModelSpec, ...], order: Order) -> tuple[W
                 else:
                     wishes.append(_Wish(model=model, source=source, requested=requested))
     listings = _listings(world, wishes)
-    asked = at_once(lambda wish: _asked(world, wish, listings), wishes)
+    asked = at_once(lambda wish: _asked(world, wish, listings, order.vocabularies), wishes)
     found |= {weighed.pin.name: weighed for weighed in asked}
     return tuple(_with_weights(world, found[model.name], order) for model in models)
 
@@ -164,7 +167,35 @@ def _listings(world: World, wishes: list[_Wish]) -> Mapping[tuple[str, str, str]
     return dict(zip(wanted, at_once(listing, tuple(wanted.values())), strict=True))
 
 
-def _asked(world: World, wish: _Wish, listings: Mapping[tuple[str, str, str], HubListing]) -> Weighed:
+def with_header(world: World, found: Weighed, vocabularies: Vocabularies) -> Weighed:
+    """The same model, kept from an older lock, with what its header tells of prompts; the header is read again.
+
+    Raises:
+        InputError: It is another header than the one that was pinned.
+        AbsentError: It cannot be read.
+    """
+    pin = found.pin
+    first = pin.file[0]
+    match parse_source(pin.requested):
+        case HubSource() as source:
+            header = header_at(world.hub, snapshot_of(source, pin.revision), first.name, first.size_bytes)
+        case UrlSource(url=url):
+            header = header_behind(world.remote, url, first.size_bytes, name=first.name)
+        case FileSource() | WheelSource():
+            raise AssertionError(pin.requested)
+    if not is_header_of(header, pin):
+        raise InputError(f"`{for_message(first.name)}` has another header there now than is pinned")
+    return msgspec.structs.replace(
+        found, template=describe(header).template, vocabulary=vocabularies.keep(header)
+    )
+
+
+def _asked(
+    world: World,
+    wish: _Wish,
+    listings: Mapping[tuple[str, str, str], HubListing],
+    vocabularies: Vocabularies,
+) -> Weighed:
     try:
         match wish.source:
             case HubSource() as source:
@@ -178,7 +209,8 @@ def _asked(world: World, wish: _Wish, listings: Mapping[tuple[str, str, str], Hu
                 commit = ""
     except QlockError as error:
         raise error.within(f"model.{wish.model.name}") from None
-    return outline(wish.model, headers, pins, origin=Origin(requested=wish.requested, revision=commit))
+    found = outline(wish.model, headers, pins, origin=Origin(requested=wish.requested, revision=commit))
+    return msgspec.structs.replace(found, vocabulary=vocabularies.keep(headers[0]))
 
 
 def _chosen(source: HubSource, listing: HubListing) -> tuple[HubFile, ...]:
@@ -204,8 +236,6 @@ def _address(world: World, source: UrlSource) -> tuple[tuple[ModelFile, ...], tu
             hint="take the model from the Hub, or merge it into one file",
         )
     size = world.remote.size_bytes(source.url)
-    header = header_by_ranges(
-        lambda start, length: world.remote.read_range(source.url, start=start, length=length), size, name=name
-    )
+    header = header_behind(world.remote, source.url, size, name=name)
     file = ModelFile(name=name, role="weights", size_bytes=size, sha256=source.sha256)
     return (file,), (header,)

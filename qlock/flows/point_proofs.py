@@ -9,45 +9,29 @@ Does not live here: the proof of a single point (``flows.proving``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
 from qlock.core.effects import what_changes_output
 from qlock.core.lock import PointPin, PromptsPin
-from qlock.core.spec import PointSpec, Spec, points
+from qlock.core.spec import PointSpec, points
 from qlock.core.verify import read_back_findings
 from qlock.engines.interface import Engine
-from qlock.errors import EngineError, InputError, QlockError
+from qlock.errors import EngineError, QlockError
 from qlock.flows import proving
-from qlock.flows.asking import Asker, Question, respondent
+from qlock.flows.asking import respondent
+from qlock.flows.bench import Bench, Note, prompted, told
 from qlock.flows.device import card_findings
-from qlock.flows.grading import try_grader
+from qlock.flows.keeping import Kept
 from qlock.flows.pinning import fallen_back
-from qlock.flows.proving import Exam, Opener, Proof
+from qlock.flows.prompts_ahead import prompts_ahead
+from qlock.flows.proving import Exam, Proof
 from qlock.flows.refusal import FindingsError, refuse
 from qlock.flows.room import check_room
-from qlock.flows.weighing import Weighed, why_not_runnable
-from qlock.world.interface import World
+from qlock.flows.weighing import why_not_runnable
 from qlock.world.render import Renderer
-
-
-class Bench(msgspec.Struct, frozen=True, kw_only=True):
-    """All that proving needs besides the settings."""
-
-    world: World
-    open_engine: Opener
-    build: Path | None
-    """Folder of the engine's libraries; ``None`` for those that come with it."""
-    spec: Spec
-    models: Mapping[str, Weighed]
-    """By name."""
-    exams: tuple[Exam, ...]
-    device: str
-    pci_bus_id: tuple[str, ...]
-    """Where the cards sit that the engine is given."""
 
 
 class Proofs(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,73 +42,75 @@ class Proofs(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[PointPin, ...]
     exams: tuple[Exam, ...]
     """With ``items_limit`` as many as there are."""
+    why: Mapping[str, str] = {}
+    """Why the prompts of a point are not known, by its name; in words that are the same on every machine."""
+    notes: tuple[str, ...] = ()
+    """What people should know besides."""
 
 
-def prove_points(
-    bench: Bench,
-    settings: tuple[facts.Setting, ...],
-    kept: Mapping[str, PointPin],
-    old_engine: facts.Engine | None,
-) -> Proofs:
+def prove_points(bench: Bench, settings: tuple[facts.Setting, ...], kept: Kept) -> Proofs:
     """Prove every point that is not kept; with another engine than before, all of them.
 
-    The engine's files are known only after a decode, so where all points are kept one of them is proved again.
+    The engine's files are known only after a decode, so where all points are kept one of them is proved again. Of
+    points whose weights are not here, what they are asked is pinned.
 
     Raises:
         EngineError: The engine did not start, died, or maps other files for one point than for another.
         RefusedError: The engine does not do as it is told, or makes no sense of plain text.
+        InputError: An item cannot be asked, or a canned reply is not graded as its item says.
     """
-    kind = bench.spec.engine.kind
-    chosen, idle = _runnable(bench)
-    if old_engine is None:
-        kept = {}
+    chosen, absent, broken = _runnable(bench)
     if not chosen:
-        return _proofs(bench, old_engine or no_engine(kind), settings, _idle(bench, idle, kept))
-    engine = bench.open_engine(lib_folder=bench.build)
-    try:
-        with Renderer() as renderer:
-            prover = _Prover(bench, engine, renderer)
-            final, made = prover.all(chosen, settings, kept, old_engine)
-            if old_engine is None or _is_another(old_engine, prover.engine_facts):
-                kept = {}
-            narrowed = {after.name for before, after in zip(settings, final, strict=True) if before != after}
-            still = {name: pin for name, pin in kept.items() if pin.setting not in narrowed}
-            return _proofs(bench, prover.engine_facts, final, made | _idle(bench, idle, still))
-    finally:
-        engine.close()
+        made = _Made(engine=kept.engine or no_engine(bench.spec.engine.kind), settings=settings)
+    else:
+        engine = bench.open_engine(lib_folder=bench.build)
+        try:
+            with Renderer() as renderer:
+                made = _Prover(bench, engine, renderer).all(chosen, settings, kept)
+        finally:
+            engine.close()
+        if kept.engine is None or _is_another(kept.engine, made.engine):
+            kept = Kept()
+    narrowed = {after.name for before, after in zip(settings, made.settings, strict=True) if before != after}
+    still = {name: pin for name, pin in kept.points.items() if pin.setting not in narrowed}
+    unproved = {name: point for name, point in absent.items() if name not in still}
+    ahead = prompts_ahead(bench, unproved, made.settings, known=kept.prompts)
+    pins = {
+        name: still.get(name)
+        or unproved_point(
+            name,
+            point,
+            engine=bench.spec.engine.kind,
+            device=bench.device,
+            prompts=ahead.prompts.get(name, UNSET),
+        )
+        for name, point in (absent | broken).items()
+    }
+    pins |= made.points
+    return Proofs(
+        engine=made.engine,
+        settings=made.settings,
+        points=tuple(pins.values()),
+        exams=tuple(counted(exam, pins) for exam in bench.exams),
+        why=ahead.why,
+        notes=told((*made.notes, *ahead.notes)),
+    )
 
 
-def _runnable(bench: Bench) -> tuple[dict[str, PointSpec], dict[str, PointSpec]]:
-    """The points of the spec, and those that llama.cpp cannot run or whose weights are not here."""
-    both: tuple[dict[str, PointSpec], dict[str, PointSpec]] = ({}, {})
+def _runnable(bench: Bench) -> tuple[dict[str, PointSpec], dict[str, PointSpec], dict[str, PointSpec]]:
+    """The points of the spec, those whose weights are not here, and those that llama.cpp cannot run."""
+    chosen: dict[str, PointSpec] = {}
+    absent: dict[str, PointSpec] = {}
+    broken: dict[str, PointSpec] = {}
     for name, point in points(bench.spec).items():
         model = bench.models[point.model]
-        both[bool(why_not_runnable(model.pin)) or not model.is_here][name] = point
-    return both
-
-
-def _idle(bench: Bench, idle: Mapping[str, PointSpec], kept: Mapping[str, PointPin]) -> dict[str, PointPin]:
-    """Points that nobody can prove here: as an older lock proves them, else without pins."""
-    return {
-        name: kept.get(name)
-        or unproved_point(name, point, engine=bench.spec.engine.kind, device=bench.device)
-        for name, point in idle.items()
-    }
+        where = broken if why_not_runnable(model.pin) else chosen if model.is_here else absent
+        where[name] = point
+    return chosen, absent, broken
 
 
 def _is_another(a: facts.Engine, b: facts.Engine) -> bool:
     return what_changes_output(a) != what_changes_output(b)
-
-
-def _proofs(
-    bench: Bench, engine: facts.Engine, settings: tuple[facts.Setting, ...], made: Mapping[str, PointPin]
-) -> Proofs:
-    return Proofs(
-        engine=engine,
-        settings=settings,
-        points=tuple(made.values()),
-        exams=tuple(counted(exam, made) for exam in bench.exams),
-    )
 
 
 def no_engine(kind: str) -> facts.Engine:
@@ -132,8 +118,15 @@ def no_engine(kind: str) -> facts.Engine:
     return facts.Engine(name=kind, kind=kind, label="", system_info="", file=())
 
 
-def unproved_point(name: str, point: PointSpec, *, engine: str, device: str) -> PointPin:
-    """A point without what only the engine knows."""
+def unproved_point(
+    name: str,
+    point: PointSpec,
+    *,
+    engine: str,
+    device: str,
+    prompts: tuple[PromptsPin, ...] | UnsetType,
+) -> PointPin:
+    """A point without what only its weights tell."""
     return PointPin(
         name=name,
         model=point.model,
@@ -141,7 +134,17 @@ def unproved_point(name: str, point: PointSpec, *, engine: str, device: str) -> 
         engine=engine,
         device=device,
         repeatable_why="",
+        prompts=prompts,
     )
+
+
+class _Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the points whose weights are here."""
+
+    engine: facts.Engine
+    settings: tuple[facts.Setting, ...]
+    points: dict[str, PointPin] = {}
+    notes: tuple[Note, ...] = ()
 
 
 class _Prover:
@@ -150,24 +153,15 @@ class _Prover:
         self._engine = engine
         self._renderer = renderer
         self._facts: facts.Engine | None = None
+        self._notes: dict[tuple[str, str], Note] = {}
 
-    @property
-    def engine_facts(self) -> facts.Engine:
-        """The engine as it was at the first point."""
-        assert self._facts is not None
-        return self._facts
-
-    def all(
-        self,
-        chosen: Mapping[str, PointSpec],
-        settings: tuple[facts.Setting, ...],
-        keep: Mapping[str, PointPin],
-        old: facts.Engine | None,
-    ) -> tuple[tuple[facts.Setting, ...], dict[str, PointPin]]:
-        """Settings as they came out, and the pin of each point."""
+    def all(self, chosen: Mapping[str, PointSpec], settings: tuple[facts.Setting, ...], kept: Kept) -> _Made:
+        """The engine as it was at the first point, settings as they came out, and the pin of each point."""
+        keep = kept.points
         first = next((name for name in chosen if name not in keep), next(iter(chosen)))
         made = {first: self._point(first, chosen[first], settings)}
-        if old is None or _is_another(old, self.engine_facts):
+        assert self._facts is not None
+        if kept.engine is None or _is_another(kept.engine, self._facts):
             keep = {}
         final = list(settings)
         for index, setting in enumerate(settings):
@@ -181,7 +175,9 @@ class _Prover:
                 final[index] = fallen_back(setting, why)
                 pins = {name: self._point(name, chosen[name], tuple(final)) for name in names}
             made |= pins
-        return tuple(final), made
+        return _Made(
+            engine=self._facts, settings=tuple(final), points=made, notes=tuple(self._notes.values())
+        )
 
     def _point(self, name: str, point: PointSpec, settings: tuple[facts.Setting, ...]) -> PointPin:
         setting = next(setting for setting in settings if setting.name == point.setting)
@@ -213,16 +209,16 @@ class _Prover:
         template = self._bench.models[point.model].template
         for exam in self._bench.exams:
             if name in exam.pin.points:
-                asker = proving.asker(
+                asked = prompted(
+                    self._bench,
                     respondent(self._engine, read_back),
                     self._renderer,
                     exam,
-                    model_template=None if template is UNSET else template,
-                    frozen_date=self._bench.spec.frozen_date,
+                    model_template=template,
                 )
-                questions = proving.questions_of(asker, exam)
-                _refuse_bad_graders(asker, questions, exam)
-                found.append(asker.pin(questions))
+                found.append(asked.pin)
+                if asked.tight:
+                    self._notes[name, exam.pin.name] = Note(point=name, told=asked.tight)
         return found
 
     def _see_engine(self, name: str) -> None:
@@ -249,23 +245,6 @@ class _Prover:
             canary=proof.behaviour.canary,
             prompts=proof.prompts,
             probe=proof.probe,
-        )
-
-
-def _refuse_bad_graders(asker: Asker, questions: tuple[Question, ...], exam: Exam) -> None:
-    """Stop where a canned reply is not graded as its item says: a run of such a lock could measure nothing."""
-    items = tuple(question.item for question in questions)
-    failures = try_grader(asker.kind, items, asker.params, suite=exam.pin.name)
-    if failures:
-        first = failures[0]
-        what = "gold" if first.expected == "right" else "bad"
-        raise (
-            InputError(
-                f"the {what} reply must be graded as {first.expected}, got `{first.found}`",
-                hint="mend the item's expected, gold or bad, or its grader",
-            )
-            .within(first.item)
-            .within(f"suite.{exam.pin.name}")
         )
 
 

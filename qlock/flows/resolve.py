@@ -1,8 +1,9 @@
 """``resolve``: a spec made exact, as a lock.
 
-In order: read the spec; look at the device; weigh every model; digest every suite's files; then, with the engine, prove
-each point whose weights are here and that an older lock does not already prove; put the lock together; say what moved
-unasked, and what moved upstream and stays pinned.
+In order: read the spec; look at the device; weigh every model; digest every suite's files; stop where any of that moved
+unasked. Then, with the engine, prove each point whose weights are here and that an older lock does not already prove,
+and pin what the others are asked; put the lock together; say what moved unasked, and what moved upstream and stays
+pinned.
 
 Does not live here: printing, exit codes, and running (``flows.run``).
 """
@@ -26,6 +27,7 @@ from qlock.core.lock import (
     Lock,
     Missing,
     PointPin,
+    PromptsPin,
     SuitePin,
     read_lock,
     renew_path,
@@ -35,18 +37,22 @@ from qlock.core.lock import (
 from qlock.core.spec import Spec, SuiteSpec, points, read_spec, spec_digest
 from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
+from qlock.flows.bench import Bench
 from qlock.flows.device import Here, asked_device, opener
 from qlock.flows.gated import check_gates
-from qlock.flows.keeping import Ground, kept_points
+from qlock.flows.keeping import Ground, Kept, what_holds
 from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
 from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.origins import Order, gather
-from qlock.flows.point_proofs import Bench, Proofs, counted, no_engine, prove_points, unproved_point
+from qlock.flows.point_proofs import Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
 from qlock.flows.upstream import upstream_notes
+from qlock.flows.vocabularies import Vocabularies
 from qlock.flows.weighing import NOT_HERE, why_not_runnable
 from qlock.world.interface import World
 
+NOT_ASKED = "the engine was not asked"
+UNLOOKED = "no point was proved again, since what they stand on moved"
 _KINDS = ("model", "suite", "engine", "device", "setting", "point")
 MOST_SPEC_BYTES = 4 << 20
 MOST_LOCK_BYTES = 64 << 20
@@ -76,7 +82,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     moves: tuple[Move, ...]
     """Pins that moved and that ``--upgrade`` does not name: the lock must not be written."""
     notes: tuple[str, ...]
-    """What has moved upstream since it was pinned, and stays as it is pinned."""
+    """What people should know: of points, and what has moved upstream since it was pinned and stays as it is pinned."""
     again: Again | UnsetType
     """What has to be measured again; unset where there is no lock now."""
 
@@ -106,35 +112,55 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     path = lock_path(spec_path, spec, device.name)
     before, old = _old_lock(world, path, spec_path, ignore_damage="all" in asked.upgrade)
     base = project_of(spec_path)
-    ground = Ground(
-        spec=spec,
-        device=device,
-        device_missing=here.missing,
-        weighed=gather(world, spec.model, _order(spec, base, old, asked)),
-        settings=tuple(
-            pinning.setting(setting, None if _is_named("setting", setting.name, asked.upgrade) else old)
-            for setting in spec.setting
-        ),
-    )
-    exams = _exams(world, spec, old, asked, base=base)
-    kept = {} if old is None else kept_points(ground, exams, old)
-    engine = None if old is None else old.engine[0]
-    if asked.prove:
-        bench = _bench(world, ground, exams, opener(open_engine, here.gpu_uuid), base=base, here=here)
-        lock = _proved(bench, ground, kept, engine)
-    else:
-        lock = _unproved(ground, exams, kept, engine)
-    moved = () if old is None else moves(old, lock)
-    moved += point_moves(kept, lock, moved)
+    with Vocabularies() as vocabularies:
+        order = _order(spec, old, asked, base=base, vocabularies=vocabularies)
+        ground = _ground(world, spec, here, order, asked)
+        exams = _exams(world, spec, old, asked, base=base)
+        kept = Kept() if old is None else what_holds(ground, exams, old)
+        # What moved unasked is named at once: nothing is loaded for a lock that will not be written.
+        proofs = _as_before(ground, exams, kept, old)
+        moved = _unasked(old, kept, _assemble(ground, proofs), asked)
+        if not moved and asked.prove:
+            bench = _bench(world, ground, exams, opener(open_engine, here.gpu_uuid), order=order, here=here)
+            proofs = prove_points(bench, ground.settings, kept)
+        elif not moved:
+            proofs = _unproved(ground, exams, kept)
+    lock = _assemble(ground, proofs)
     return Resolved(
         path=path,
         lock=lock,
         data=write_lock(lock, spec_path=spec_label(spec_path)),
         before=before,
-        moves=tuple(move for move in moved if not _is_named(move.what, move.name, asked.upgrade)),
-        notes=() if old is None else upstream_notes(world, old, lock),
+        moves=moved or _unasked(old, kept, lock, asked),
+        notes=(
+            *proofs.notes,
+            *([UNLOOKED] if moved and asked.prove else []),
+            *(() if old is None else upstream_notes(world, old, lock)),
+        ),
         again=UNSET if old is None else again(old, lock),
     )
+
+
+def _ground(world: World, spec: Spec, here: Here, order: Order, asked: Asked) -> Ground:
+    return Ground(
+        spec=spec,
+        device=here.device,
+        device_missing=here.missing,
+        weighed=gather(world, spec.model, order),
+        settings=tuple(
+            pinning.setting(setting, None if _is_named("setting", setting.name, asked.upgrade) else order.old)
+            for setting in spec.setting
+        ),
+    )
+
+
+def _unasked(old: Lock | None, kept: Kept, new: Lock, asked: Asked) -> tuple[Move, ...]:
+    """What moved although ``--upgrade`` does not name it."""
+    if old is None:
+        return ()
+    moved = moves(old, new)
+    moved += point_moves(kept, new, moved)
+    return tuple(move for move in moved if not _is_named(move.what, move.name, asked.upgrade))
 
 
 def _is_named(what: str, name: str, upgrade: tuple[str, ...]) -> bool:
@@ -183,9 +209,15 @@ def _check_owner(path: Path, data: bytes, spec_path: Path) -> None:
         ).in_document(path.name)
 
 
-def _order(spec: Spec, base: Path, old: Lock | None, asked: Asked) -> Order:
-    moving = frozenset(model.name for model in spec.model if _is_named("model", model.name, asked.upgrade))
-    return Order(base=base, old=old, moving=moving, folders=asked.models, rehash=asked.rehash)
+def _order(spec: Spec, old: Lock | None, asked: Asked, *, base: Path, vocabularies: Vocabularies) -> Order:
+    return Order(
+        base=base,
+        old=old,
+        vocabularies=vocabularies,
+        moving=frozenset(model.name for model in spec.model if _is_named("model", model.name, asked.upgrade)),
+        folders=asked.models,
+        rehash=asked.rehash,
+    )
 
 
 def _exams(world: World, spec: Spec, old: Lock | None, asked: Asked, *, base: Path) -> tuple[Exam, ...]:
@@ -205,43 +237,61 @@ def _kept_suite(old: Lock | None, suite: SuiteSpec, asked: Asked) -> SuitePin | 
     return next((pin for pin in old.suite if pin.name == suite.name), None)
 
 
-def _unproved(
-    ground: Ground, exams: tuple[Exam, ...], kept: Mapping[str, PointPin], old: facts.Engine | None
-) -> Lock:
-    """A lock that keeps what was proved before, and lists the rest as missing."""
+def _as_before(ground: Ground, exams: tuple[Exam, ...], kept: Kept, old: Lock | None) -> Proofs:
+    """What an older lock says of the points, whether or not it still holds."""
+    points_before = () if old is None else old.point
     kind = ground.spec.engine.kind
-    if old is None or old.kind != kind:
-        old, kept = no_engine(kind), {}
-    pins = {
-        name: kept.get(name) or unproved_point(name, point, engine=kind, device=ground.device.name)
+    return _without_engine(
+        ground, exams, kept, {pin.name: pin for pin in points_before if pin.engine == kind}
+    )
+
+
+def _unproved(ground: Ground, exams: tuple[Exam, ...], kept: Kept) -> Proofs:
+    """What was proved before and still holds; the rest is missing."""
+    return _without_engine(ground, exams, kept, kept.points)
+
+
+def _without_engine(
+    ground: Ground, exams: tuple[Exam, ...], kept: Kept, pins: Mapping[str, PointPin]
+) -> Proofs:
+    kind = ground.spec.engine.kind
+    made = {
+        name: pins.get(name)
+        or unproved_point(
+            name, point, engine=kind, device=ground.device.name, prompts=_kept_prompts(name, exams, kept)
+        )
         for name, point in points(ground.spec).items()
     }
-    proofs = Proofs(
-        engine=old,
+    return Proofs(
+        engine=kept.engine or no_engine(kind),
         settings=ground.settings,
-        points=tuple(pins.values()),
-        exams=tuple(counted(exam, pins) for exam in exams),
+        points=tuple(made.values()),
+        exams=tuple(counted(exam, made) for exam in exams),
+        why=dict.fromkeys(made, NOT_ASKED),
     )
-    return _assemble(ground, proofs)
+
+
+def _kept_prompts(name: str, exams: tuple[Exam, ...], kept: Kept) -> tuple[PromptsPin, ...] | UnsetType:
+    """Prompts of a point, where those of all its suites are pinned."""
+    asked = kept.prompts.get(name, {})
+    suites = [exam.pin.name for exam in exams if name in exam.pin.points]
+    return tuple(asked[suite] for suite in suites) if suites and asked.keys() >= set(suites) else UNSET
 
 
 def _bench(
-    world: World, ground: Ground, exams: tuple[Exam, ...], open_engine: Opener, *, base: Path, here: Here
+    world: World, ground: Ground, exams: tuple[Exam, ...], open_engine: Opener, *, order: Order, here: Here
 ) -> Bench:
     return Bench(
         world=world,
         open_engine=open_engine,
-        build=base / ground.spec.engine.path if ground.spec.engine.path else None,
+        build=order.base / ground.spec.engine.path if ground.spec.engine.path else None,
         spec=ground.spec,
         models={weighed.pin.name: weighed for weighed in ground.weighed},
+        vocabularies=order.vocabularies,
         exams=exams,
         device=here.device.name,
         pci_bus_id=here.pci_bus_id,
     )
-
-
-def _proved(bench: Bench, ground: Ground, kept: Mapping[str, PointPin], old: facts.Engine | None) -> Lock:
-    return _assemble(ground, prove_points(bench, ground.settings, kept, old))
 
 
 def _assemble(ground: Ground, proofs: Proofs) -> Lock:
@@ -269,9 +319,8 @@ def _missing(lock: Lock, ground: Ground, proofs: Proofs) -> Iterator[Missing]:
     """Each pin that is not there, why, and until when."""
     known = [*ground.device_missing, *(entry for weighed in ground.weighed for entry in weighed.missing)]
     listed = {entry.pin: entry for entry in known}
-    why_of = {weighed.pin.name: why_not_runnable(weighed.pin) for weighed in ground.weighed}
-    here = {weighed.pin.name for weighed in ground.weighed if weighed.is_here}
-    models = {point.name: point.model for point in proofs.points}
+    models = {weighed.pin.name: weighed for weighed in ground.weighed}
+    weights = {point.name: models[point.model] for point in proofs.points}
     suites = {exam.pin.name: exam.pin.points for exam in proofs.exams}
     for pin in sorted(unset_pins(lock)):
         owner = pin.partition(".")[2].rpartition(".")[0]
@@ -279,13 +328,15 @@ def _missing(lock: Lock, ground: Ground, proofs: Proofs) -> Iterator[Missing]:
             yield listed[pin]
         elif pin.startswith("engine."):
             yield Missing(pin=pin, why="the file is no ELF file with code of its own", until="never")
-        elif pin.startswith("point.") and why_of[models[owner]]:
-            yield Missing(pin=pin, why=why_of[models[owner]], until="never")
+        elif pin.startswith("suite."):
+            reasons = [proofs.why[point] for point in suites[owner] if point in proofs.why]
+            yield Missing(pin=pin, why=(*reasons, NOT_ASKED)[0], until="prove")
+        elif why := why_not_runnable(weights[owner].pin):
+            yield Missing(pin=pin, why=why, until="never")
+        elif pin.endswith(".prompts"):
+            yield Missing(pin=pin, why=proofs.why.get(owner, NOT_ASKED), until="prove")
         else:
-            asked = [owner] if pin.startswith("point.") else suites.get(owner, ())
-            is_idle = bool(asked) and not any(models[point] in here for point in asked)
-            why = NOT_HERE if is_idle else "the engine was not asked"
-            yield Missing(pin=pin, why=why, until="prove")
+            yield Missing(pin=pin, why=NOT_ASKED if weights[owner].is_here else NOT_HERE, until="prove")
 
 
 def read_spec_file(world: World, path: Path) -> Spec:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
-from qlock.core.digest import digest_of
+from qlock.core.digest import Digest, digest_of
 from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
 from qlock.core.gguf import (
@@ -43,7 +43,9 @@ class Weighed(Base, frozen=True, kw_only=True):
 
     pin: ModelPin
     template: str | UnsetType
-    """The default chat template; unset where there is none, or the files are not here."""
+    """The default chat template; unset where there is none, or no header was read."""
+    vocabulary: Digest | UnsetType = UNSET
+    """Of what ``flows.vocabularies`` keeps; unset where the weights are here, or no header was read."""
     paths: tuple[str, ...]
     """Of its files; empty where they are not here."""
     missing: tuple[Missing, ...]
@@ -101,12 +103,8 @@ def outline(
         expert_count=0 if facts.expert_count is UNSET else facts.expert_count,
         trained_context_tokens=facts.context_length_tokens,
         tensors_digest=UNSET,
-        tokenizer_digest=digest_of("tokenizer", {})
-        if facts.tokenizer_digest is UNSET
-        else facts.tokenizer_digest,
-        template_digest=digest_of("template", {})
-        if facts.template_digest is UNSET
-        else facts.template_digest,
+        tokenizer_digest=_said(facts.tokenizer_digest, "tokenizer"),
+        template_digest=_said(facts.template_digest, "template"),
         metadata_digest=facts.metadata_digest,
         imatrix=dict(facts.imatrix),
         sampling=dict(facts.sampling),
@@ -115,6 +113,21 @@ def outline(
         file=files,
     )
     return Weighed(pin=pin, template=facts.template, paths=(), missing=_missing(pin, facts))
+
+
+def is_header_of(header: Header, pin: ModelPin) -> bool:
+    """Whether tokenizer, templates and other metadata of a header are those of a pin."""
+    facts = describe(header)
+    return (pin.tokenizer_digest, pin.template_digest, pin.metadata_digest) == (
+        _said(facts.tokenizer_digest, "tokenizer"),
+        _said(facts.template_digest, "template"),
+        facts.metadata_digest,
+    )
+
+
+def _said(digest: Digest | UnsetType, what: str) -> Digest:
+    """A digest; that of nothing where a header says nothing."""
+    return digest_of(what, {}) if digest is UNSET else digest
 
 
 def filled(world: World, found: Weighed, paths: tuple[Path, ...], *, rehash: bool) -> Weighed:

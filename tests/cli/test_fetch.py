@@ -36,7 +36,7 @@ def test_resolve_fetch_resolve_run_as_people_type_it(project: Project, stub: Fak
         3,
         [
             (
-                "error: the lock still misses 8 pins, first `model.A.file.q/m-Q4_K_M.gguf.blake3`: "
+                "error: the lock still misses 7 pins, first `model.A.file.q/m-Q4_K_M.gguf.blake3`: "
                 "the weights are not here"
             ),
             (

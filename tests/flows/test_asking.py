@@ -256,7 +256,33 @@ def test_a_prompt_that_no_context_could_hold_is_refused_before_it_is_tokenized(
         )
     wide = msgspec.structs.replace(made.respondent, context_tokens=20_000)
     made = msgspec.structs.replace(made, respondent=wide)
-    assert len(prompted(made, raw("a" * 5_000_000))[1]) == 5_000_001
+    with pytest.raises(InputError, match=r"^q: got a prompt of `5000001` tokens, which leaves no room"):
+        asking(made, q=raw("a" * 5_000_000)).questions({})
+
+
+def test_a_prompt_must_leave_room_for_a_token_of_the_answer(engine: FakeEngine, renderer: Renderer) -> None:
+    made = asker(engine, renderer)
+    room = made.respondent.context_tokens
+    assert len(prompted(made, raw("a" * (room - 2)))[1]) == room - 1
+    with pytest.raises(InputError) as caught:
+        asking(made, short=raw("a"), long=raw("a" * (room - 1))).questions({})
+    assert (str(caught.value), caught.value.hint) == (
+        f"long: got a prompt of `{room}` tokens, which leaves no room for an answer in a context of `{room}`",
+        "raise `context_tokens` of the setting, or shorten the item",
+    )
+
+
+def test_answers_that_the_context_may_end_are_counted(engine: FakeEngine, renderer: Renderer) -> None:
+    made = asker(engine, renderer, suite=a_suite(prompt=PromptSpec(), sampling=SamplingSpec(answer_tokens=8)))
+    room = made.respondent.context_tokens
+    fitting, tight = raw("a" * (room - 9)), raw("a" * (room - 8))
+    scored = Score(tokens=(BOS, *range(room - 1)), score_from=1)
+    assert made.tight(asking(made, a=fitting, b=scored).questions({})) == ""
+    assert made.tight(asking(made, a=fitting, b=tight, c=raw("a" * (room - 2))).questions({})) == (
+        f"the context may end 2 of 3 answers of suite orders: prompt and `answer_tokens = 8` come to up to "
+        f"{room + 7} tokens, the context has {room}"
+    )
+    assert made.tight(()) == ""
 
 
 def test_prompts_too_long_together_are_refused(

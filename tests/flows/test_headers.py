@@ -49,14 +49,14 @@ def listed(stub: FakeHub, hub: RealHub, **files: Content | bytes) -> HubListing:
 
 def test_a_short_header_takes_one_read(stub: FakeHub, hub: RealHub) -> None:
     listing = listed(stub, hub, m=large(10))
-    header = header_at(hub, listing.snapshot, listing.files[0])
+    header = header_at(hub, listing.snapshot, "m.gguf", listing.files[0].size_bytes)
     assert header.file_bytes == listing.files[0].size_bytes
     assert [one.range for one in stub.seen if one.server == "cdn"] == [f"bytes=0-{FIRST_BYTES - 1}"]
 
 
 def test_a_long_header_is_read_on_and_nothing_twice(stub: FakeHub, hub: RealHub) -> None:
     listing = listed(stub, hub, m=large(150_000))
-    header = header_at(hub, listing.snapshot, listing.files[0])
+    header = header_at(hub, listing.snapshot, "m.gguf", listing.files[0].size_bytes)
     assert header.values["tokenizer.ggml.tokens"].count == 150_000
     assert [one.range for one in stub.seen if one.server == "cdn"] == [
         f"bytes=0-{FIRST_BYTES - 1}",
@@ -90,7 +90,7 @@ def test_a_rate_limit_is_no_storm(stub: FakeHub, hub: RealHub) -> None:
 def test_the_whole_of_a_tiny_file_is_enough(stub: FakeHub, hub: RealHub) -> None:
     whole = gguf([kv("general.architecture", STRING, "llama")], [])
     listing = listed(stub, hub, m=whole)
-    header: Header = header_at(hub, listing.snapshot, listing.files[0])
+    header: Header = header_at(hub, listing.snapshot, "m.gguf", listing.files[0].size_bytes)
     assert header.tensors == ()
 
 

@@ -76,8 +76,11 @@ def test_another_device_of_the_same_name_is_a_move_and_proves_again(tmp_path: Pa
     project = Project(tmp_path)
     project.lock()
     project.script.probes.clear()
+    project.script.loads.clear()
     project.change_world(host=FixedHost(msgspec.structs.replace(CPU, cpu_model="AMD EPYC 2")))
     assert project.resolve().moves == (Move(name="cpu-amd-1a-02", what="device", why="cpu_model"),)
+    assert (project.script.probes, project.script.loads) == ([], [])
+    assert project.resolve(upgrade=("device",)).moves == ()
     assert sorted(project.script.probes) == ["a.gguf", "b.gguf"]
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from qlock.core.lock import Lock, ModelPin, SuitePin
+from qlock.flows.keeping import Kept
 from qlock.flows.moving import Move, model_why, moves, point_moves, text_difference
 from qlock.flows.pinning import fallen_back
 from tests.fakes.documents import a_digest, a_lock, a_model, an_engine
@@ -127,11 +128,11 @@ def test_a_setting_that_falls_back_unasked_moves_and_one_that_stays_so_does_not(
 def test_a_point_proved_again_moves_only_where_nothing_below_it_moved() -> None:
     lock = a_lock()
     pin = lock.point[0]
-    kept = {pin.name: msgspec.structs.replace(pin, plain_text_nats=1.25)}
+    kept = Kept(points={pin.name: msgspec.structs.replace(pin, plain_text_nats=1.25)})
     move = Move(name=pin.name, what="point", why="plain_text_nats")
     assert point_moves(kept, lock, ()) == (move,)
-    assert point_moves({pin.name: pin}, lock, ()) == ()
-    assert point_moves({}, lock, ()) == ()
+    assert point_moves(Kept(points={pin.name: pin}), lock, ()) == ()
+    assert point_moves(Kept(), lock, ()) == ()
     for what, name in (("engine", "e"), ("device", "d"), ("setting", pin.setting)):
         assert point_moves(kept, lock, (Move(name=name, what=what, why=""),)) == ()
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,8 +13,10 @@ from msgspec import UNSET
 
 from qlock.core.lock import Lock, Missing, write_lock
 from qlock.errors import InputError, RefusedError, UsageError
+from qlock.flows.moving import Move
 from qlock.flows.resolve import Asked, in_name_order, read_lock_file, read_spec_file, resolve
 from tests.fakes.project import Project, refusal, tiny_gguf
+from tests.fakes.world import CPU, FixedHost
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -158,6 +161,57 @@ def test_without_the_engine_what_was_proved_stays(tmp_path: Path) -> None:
     after = project.resolve(prove=False)
     assert (after.moves, after.lock.point[:2]) == ((), before.lock.point)
     assert {entry.pin.split(".")[1] for entry in after.lock.missing if entry.until == "prove"} == {"C@plain"}
+
+
+# What moved
+
+
+def replaced_model(project: Project) -> None:
+    project.write("models/a.gguf", tiny_gguf(7))
+
+
+def replaced_data(project: Project) -> None:
+    project.write("data/text.txt", b"Another text altogether, and no word of the sea in it. " * 8)
+
+
+def other_cpu(project: Project) -> None:
+    project.change_world(host=FixedHost(msgspec.structs.replace(CPU, cpu_model="AMD EPYC 2")))
+
+
+@pytest.mark.parametrize(
+    "change, move",
+    [
+        (
+            replaced_model,
+            Move(name="A", what="model", why="tensors differ; tokenizer, template, metadata identical"),
+        ),
+        (replaced_data, Move(name="text", what="suite", why="text: the file changed")),
+        (other_cpu, Move(name=CPU.name, what="device", why="cpu_model")),
+    ],
+)
+def test_what_moved_unasked_is_named_before_anything_is_loaded(
+    project: Project, change: Callable[[Project], None], move: Move
+) -> None:
+    before, opened = project.resolve(), project.script.opened
+    change(project)
+    found = project.resolve()
+    assert found.moves == (move,)
+    assert project.script.opened == opened
+    assert (found.state, found.lock.point, found.notes) == (
+        "changed",
+        before.lock.point,
+        ("no point was proved again, since what they stand on moved",),
+    )
+    assert project.resolve(prove=False).notes == ()
+    assert project.resolve(upgrade=(move.name,)).moves == ()
+    assert project.script.opened == opened + 1
+
+
+def test_what_moved_is_named_where_the_engine_is_another_kind_too(project: Project) -> None:
+    replaced_model(project)
+    kind = '[engine]\nkind = "replay"\npath = "tape"\n\n[[model]]'
+    project.write_spec(lambda text: text.replace("[[model]]", kind, 1))
+    assert [move.name for move in project.resolve().moves] == ["A"]
 
 
 # The lock that was there

@@ -19,7 +19,6 @@ from tests.fakes.project import (
     fields_of,
     folder_of,
     is_whole,
-    items_jsonl,
     other_than,
     sealed,
     undisturbed,
@@ -228,25 +227,6 @@ def test_an_engine_that_dies_at_everything_ends_the_run(project: Project) -> Non
     assert sealed(project).measured == 22
 
 
-def test_a_prompt_longer_than_the_context_is_ungraded_and_not_wrong(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    rows = items_jsonl(2) + items_jsonl(1, start=5).replace(b"5 and 5 is", b"x" * 2100)
-    project.write("tasks/digits.jsonl", rows)
-    project.lock()
-    ran = sealed(project)
-    folder = folder_of(project, ran)
-    record = folder.record("digits.A@plain.1")
-    assert record is not None
-    assert [msgspec.to_builtins(row.replies[0])["ending"] for row in record.rows] == ["eos", "eos", "context"]
-    _, grades = folder.grades("digits.A@plain.1")
-    assert msgspec.to_builtins(grades[2].outcome) == {
-        "kind": "ungraded",
-        "why": "the prompt does not fit the context: a prompt of `2101` tokens leaves no room in a context of `2048`",
-    }
-    score = ran.scores[0].score
-    assert (score.items, score.left_out) == (2, 1)
-
-
 def test_an_answer_that_is_cut_by_the_budget_says_so_and_is_graded_as_it_stands(project: Project) -> None:
     project.script.replies["q01"] = "1, as I said before"
     record = folder_of(project, sealed(project)).record("digits.A@plain.1")
@@ -262,7 +242,7 @@ def test_a_grader_that_fails_its_trials_stops_before_anything_is_asked(
     row = b'{"id": "q", "prompt": "1", "expected": "1", "grader": {"kind": "exact"}, "gold": "2"}\n'
     project.write("tasks/digits.jsonl", row)
     with monkeypatch.context() as before:  # A lock of a qlock whose grader took this reply for right.
-        before.setattr("qlock.flows.point_proofs.try_grader", lambda *_, **__: ())
+        before.setattr("qlock.flows.bench.try_grader", lambda *_, **__: ())
         project.lock()
     ran = project.run()
     assert (ran.state, is_whole(ran), project.script.asked) == ("trials-failed", False, [])

@@ -1,0 +1,112 @@
+"""What proving works with, and how a suite is put before one point.
+
+Does not live here: loading points (``flows.point_proofs``) and vocabularies (``flows.prompts_ahead``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from qlock.core.lock import PromptsPin
+from qlock.core.spec import Spec
+from qlock.errors import InputError
+from qlock.flows import proving
+from qlock.flows.asking import Asker, Question, Respondent
+from qlock.flows.grading import try_grader
+from qlock.flows.proving import Exam, Opener
+from qlock.flows.vocabularies import Vocabularies
+from qlock.flows.weighing import Weighed
+from qlock.world.interface import World
+from qlock.world.render import Renderer
+
+_MOST_NAMED = 3
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """All that proving needs besides the settings."""
+
+    world: World
+    open_engine: Opener
+    build: Path | None
+    """Folder of the engine's libraries; ``None`` for those that come with it."""
+    spec: Spec
+    models: Mapping[str, Weighed]
+    """By name."""
+    vocabularies: Vocabularies
+    exams: tuple[Exam, ...]
+    device: str
+    pci_bus_id: tuple[str, ...]
+    """Where the cards sit that the engine is given."""
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What people should know of a point, and what is no reason to stop."""
+
+    point: str
+    told: str
+    """About the point, without its name."""
+
+
+def told(notes: Iterable[Note]) -> tuple[str, ...]:
+    """Notes as lines; points of which the same is told share one."""
+    by_text: dict[str, list[str]] = {}
+    for note in notes:
+        by_text.setdefault(note.told, []).append(note.point)
+    return tuple(f"{_listed(names)}: {text}" for text, names in by_text.items())
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    kind = "point" if len(names) == 1 else "points"
+    return f"{kind} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+class Prompted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a point is asked in a suite."""
+
+    pin: PromptsPin
+    tight: str
+    """That the context may end answers; empty where it cannot."""
+
+
+def prompted(
+    bench: Bench, respondent: Respondent, renderer: Renderer, exam: Exam, *, model_template: str | UnsetType
+) -> Prompted:
+    """Every question of a suite, rendered and tokenized, its graders tried.
+
+    Raises:
+        InputError: An item cannot be asked, or a canned reply is not graded as its item says.
+        EngineError: The engine could not tokenize.
+    """
+    asker = proving.asker(
+        respondent,
+        renderer,
+        exam,
+        model_template=None if model_template is UNSET else model_template,
+        frozen_date=bench.spec.frozen_date,
+    )
+    questions = proving.questions_of(asker, exam)
+    _refuse_bad_graders(asker, questions, exam)
+    return Prompted(pin=asker.pin(questions), tight=asker.tight(questions))
+
+
+def _refuse_bad_graders(asker: Asker, questions: tuple[Question, ...], exam: Exam) -> None:
+    """Stop where a canned reply is not graded as its item says: a run of such a lock could measure nothing."""
+    items = tuple(question.item for question in questions)
+    failures = try_grader(asker.kind, items, asker.params, suite=exam.pin.name)
+    if failures:
+        first = failures[0]
+        what = "gold" if first.expected == "right" else "bad"
+        raise (
+            InputError(
+                f"the {what} reply must be graded as {first.expected}, got `{first.found}`",
+                hint="mend the item's expected, gold or bad, or its grader",
+            )
+            .within(first.item)
+            .within(f"suite.{exam.pin.name}")
+        )
