@@ -252,7 +252,7 @@ class Engine(Protocol):
         """Files mapped with code by the process that computes; whole only after a decode."""
 
     def devices(self) -> tuple[str, ...]:
-        """Cards that the loaded point lies on, as PCI addresses (``0000:18:00.0``) in the engine's order.
+        """Cards that the loaded point, and a reference beside it, lie on, as PCI addresses (``0000:18:00.0``) in the engine's order.
 
         One whose address the engine does not tell is given by the engine's own name for it (``SYCL0``).
         """

@@ -90,7 +90,7 @@ def read_back_of(setting: Setting, *, vocab_tokens: int = VOCAB_TOKENS) -> ReadB
 class FakeDecoder:
     """Implements ``lockstep.Decoder``."""
 
-    def __init__(self, setting: Setting = SETTING, *, leak: Leak | None = None) -> None:
+    def __init__(self, setting: Setting = SETTING, *, leak: Leak | None = None, weights: int = 0) -> None:
         self.setting = setting
         self.vocab_tokens = VOCAB_TOKENS
         self.end_tokens = frozenset({END})
@@ -102,6 +102,7 @@ class FakeDecoder:
         self.widths: list[int] = []
         """Rows of every decode."""
         self._leak = leak
+        self._weights = weights
 
     def clear(self, sequence: int) -> None:
         self.held[sequence] = []
@@ -141,5 +142,5 @@ class FakeDecoder:
         return bytes([ord("a") + token])
 
     def logits(self, held: Sequence[int]) -> NDArray[np.float32]:
-        seed = int.from_bytes(msgspec.json.encode(list(held))[-60:], "big")
+        seed = int.from_bytes(msgspec.json.encode(list(held))[-60:], "big") + self._weights
         return np.random.Generator(np.random.PCG64(seed)).standard_normal(VOCAB_TOKENS, dtype=np.float32)

@@ -107,6 +107,7 @@ class LlamaCppPython:
         self._tail = ""
         self._devices: tuple[str, ...] = ()
         self._memory: tuple[Buffer, ...] = ()
+        self._devices_of_reference: tuple[str, ...] = ()
         self._ended = ""
         self._folder = scratch("qlock-engine-", folders=("work", "home"), files=("log",))
         self._log = self._folder / "log"
@@ -138,6 +139,7 @@ class LlamaCppPython:
         match self._answer(self._deadlines.load_s, "load the model"):
             case wire.Loaded(read_back=read_back, devices=devices, memory=memory):
                 self._devices, self._memory = devices, memory
+                self._devices_of_reference = ()
                 return read_back
             case other:
                 raise self._nonsense(other, "loaded")
@@ -151,7 +153,8 @@ class LlamaCppPython:
             case KeptFile():
                 self._send(wire.ReferFileOrder(file=reference))
         match self._answer(self._deadlines.load_s, "load the reference"):
-            case wire.Referred(read_back=read_back):
+            case wire.Referred(read_back=read_back, devices=devices):
+                self._devices_of_reference = devices
                 return read_back
             case other:
                 raise self._nonsense(other, "referred")
@@ -216,8 +219,8 @@ class LlamaCppPython:
             raise EngineError(f"cannot read what the engine has mapped: {error.message}") from error
 
     def devices(self) -> tuple[str, ...]:
-        """Cards that the loaded point lies on, as its log told when it was loaded."""
-        return self._devices
+        """Cards that the loaded point and its reference lie on, as the log told when they were loaded."""
+        return tuple(dict.fromkeys((*self._devices, *self._devices_of_reference)))
 
     def memory(self) -> tuple[Buffer, ...]:
         """Buffers of the loaded point, as its log told when it was loaded."""

@@ -1,19 +1,60 @@
-"""Negative log-probabilities of given tokens, out of the logits and with llama-perplexity's own arithmetic.
+"""From logits to numbers, with llama-perplexity's own arithmetic: costs of tokens, and divergences of two models.
 
-Does not live here: decoding (``native``).
+A row is one prediction. Rows are reduced some at a time, so that the scratch stays in the processor's cache whatever
+the window; what comes of a row depends on that row alone, so rows may be cut and spread over threads at will.
+
+The rounding: ``exp`` and differences are in float32, sums and logarithms in float64. So a divergence is off by some
+1e-7 nats, to either side: one of nearly equal predictions may come out a hair below 0 and is given as it is, since a
+mean over cut-off ones would be too large. One of equal rows is exactly 0.
+
+Does not live here: decoding (``native``), cutting rows and threads (``reading``), the file of kept rows
+(``core.kept_logits``).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-_ROWS = 16
-"""Rows reduced at a time: the scratch stays in the processor's cache whatever the window."""
+from qlock.core.kept_logits import rounded_exp
+
+_BLOCK = 1 << 17
+"""Logits reduced at a time: one row of a large vocabulary, some of a small one."""
+
+_NEGLIGIBLE = np.float32(-16)
+"""llama-perplexity leaves out tokens to which the kept reference gives a smaller log-probability."""
+
+_LOOSE_SHARE = 1e-3
+"""What the probabilities of a kept row may miss of 1 by rounding to 16 bits."""
 
 
-class NotFiniteError(ArithmeticError):
+class NoFiguresError(ArithmeticError):
+    """There are no figures to be had; the text says why."""
+
+
+class NotFiniteError(NoFiguresError):
     """A logit is NaN or infinite."""
+
+
+class KeptRowError(NoFiguresError):
+    """A kept row is none: its probabilities do not sum to 1."""
+
+    def __init__(self) -> None:
+        super().__init__("a kept row is none: its probabilities do not sum to 1")
+
+
+class Divergences(NamedTuple):
+    """One number per row in each array; see ``exchange.Diverged``."""
+
+    nats: NDArray[np.float64]
+    reference_nats: NDArray[np.float64]
+    kld_nats: NDArray[np.float64]
+    reverse_kld_nats: NDArray[np.float64]
+    same_top: NDArray[np.bool_]
 
 
 def nats_of(logits: NDArray[np.float32], targets: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -28,19 +69,156 @@ def nats_of(logits: NDArray[np.float32], targets: NDArray[np.int32]) -> NDArray[
     Raises:
         NotFiniteError: A logit is NaN or infinite.
     """
-    rows, vocabulary = logits.shape
-    nats = np.empty(rows, dtype=np.float64)
-    scratch = np.empty((min(rows, _ROWS), vocabulary), dtype=np.float32)
-    for start in range(0, rows, _ROWS):
-        piece = logits[start : start + _ROWS]
-        mine = targets[start : start + _ROWS]
-        exponentials = scratch[: len(piece)]
-        top = piece.max(axis=1)
-        # NaN passes through both extremes; an infinity is one of them.
-        if not (np.isfinite(top).all() and np.isfinite(piece.min(axis=1)).all()):
-            raise NotFiniteError
-        np.subtract(piece, top[:, None], out=exponentials)
-        lowered = exponentials[np.arange(len(piece)), mine].astype(np.float64)
-        np.exp(exponentials, out=exponentials)
-        nats[start : start + _ROWS] = np.log(exponentials.sum(axis=1, dtype=np.float64)) - lowered
+    nats = np.empty(len(logits), dtype=np.float64)
+    side = _Side(logits.shape)
+    for block in _blocks(logits.shape):
+        side.take(logits[block])
+        nats[block] = side.nats(targets[block])
     return nats
+
+
+def divergences_of(
+    logits: NDArray[np.float32], reference: NDArray[np.float32], targets: NDArray[np.int32]
+) -> Divergences:
+    """How far each row lies from the reference's row, over the whole vocabulary.
+
+    With ``x`` and ``y`` the logits less their largest, ``S`` the sum of ``exp``, and the reference's marked ``r``:
+    KL = Σ exp(xr)·(xr − x) / Sr − (ln Sr − ln S), and the other direction alike.
+
+    Args:
+        logits: Shape ``(rows, vocabulary)``.
+        reference: The same shape.
+        targets: Shape ``(rows,)``.
+
+    Raises:
+        NotFiniteError: A logit is NaN or infinite.
+    """
+    found = _no_divergences(len(logits))
+    mine = _Side(logits.shape)
+    theirs = _Side(logits.shape, whose="logits of the reference")
+    apart = np.empty_like(mine.exponentials)
+    for block in _blocks(logits.shape):
+        mine.take(logits[block])
+        theirs.take(reference[block])
+        gap = np.subtract(theirs.lowered, mine.lowered, out=apart[: len(mine.lowered)])
+        shift = theirs.log_sum - mine.log_sum
+        found.nats[block] = mine.nats(targets[block])
+        found.reference_nats[block] = theirs.nats(targets[block])
+        found.kld_nats[block] = theirs.mean(gap) - shift
+        found.reverse_kld_nats[block] = shift - mine.mean(gap)
+        found.same_top[block] = mine.top == theirs.top
+    return found
+
+
+def divergences_from_kept(
+    logits: NDArray[np.float32], kept: NDArray[np.float32], targets: NDArray[np.int32]
+) -> Divergences:
+    """The same against kept log-probabilities, as ``llama-perplexity --kl-divergence`` works it out.
+
+    Source: the ``log_softmax`` with ``kl_divergence_result`` in ``tools/perplexity/perplexity.cpp``; ``exp`` is C's, so
+    that every digit is the same that it prints. The model's own
+    costs, too, are rounded to float32 as there, some 1e-6 nats beside those of ``nats_of``. Tokens to which the
+    reference gives less than e^−16 are left out of KL; in the other direction they count as likely as their kept value
+    says, which is too much. A kept cost that rounding has brought below 0 is 0.
+
+    Args:
+        logits: Shape ``(rows, vocabulary)``.
+        kept: Log-probabilities of the reference; the same shape.
+        targets: Shape ``(rows,)``.
+
+    Raises:
+        NotFiniteError: A logit is NaN or infinite.
+        KeptRowError: A kept row is none.
+    """
+    found = _no_divergences(len(logits))
+    mine = _Side(logits.shape, exp=rounded_exp)
+    shape = mine.exponentials.shape
+    apart, likely = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
+    for block in _blocks(logits.shape):
+        mine.take(logits[block])
+        theirs = kept[block]
+        rows = np.arange(len(theirs))
+        probabilities = _probabilities(theirs, out=likely[: len(theirs)])
+        gap = np.subtract(theirs, logits[block], out=apart[: len(theirs)])
+        total = mine.largest + mine.log_sum.astype(np.float32)
+        gap += total[:, None]
+        found.nats[block] = total - logits[block][rows, targets[block]]
+        found.reference_nats[block] = np.maximum(0.0, -theirs[rows, targets[block]].astype(np.float64))
+        found.reverse_kld_nats[block] = -mine.mean(gap)
+        probabilities *= theirs > _NEGLIGIBLE
+        gap *= probabilities
+        found.kld_nats[block] = _sums(gap)
+        found.same_top[block] = mine.top == theirs.argmax(axis=1)
+    return found
+
+
+class _Side:
+    """The rows of a block of one model, made ready; its arrays are used again for the next block."""
+
+    def __init__(
+        self, shape: tuple[int, ...], *, whose: str = "logits", exp: Callable[..., object] = np.exp
+    ) -> None:
+        self._whose = whose
+        self._exp = exp
+        rows, vocabulary = _block_rows(shape), shape[1]
+        self._lowered = np.empty((rows, vocabulary), dtype=np.float32)
+        self.exponentials = np.empty((rows, vocabulary), dtype=np.float32)
+        self._product = np.empty((rows, vocabulary), dtype=np.float32)
+
+    def take(self, logits: NDArray[np.float32]) -> None:
+        """Work out what the figures need of these rows."""
+        rows = len(logits)
+        self._rows = np.arange(rows)
+        self.top = logits.argmax(axis=1)
+        self.largest = logits[self._rows, self.top]
+        # NaN passes through both extremes; an infinity is one of them.
+        if not (np.isfinite(self.largest).all() and np.isfinite(logits.min(axis=1)).all()):
+            raise NotFiniteError(f"{self._whose} are not finite")
+        self.lowered = np.subtract(logits, self.largest[:, None], out=self._lowered[:rows])
+        self._exp(self.lowered, out=self.exponentials[:rows])
+        self._sum = _sums(self.exponentials[:rows])
+        self.log_sum = np.log(self._sum)
+
+    def nats(self, targets: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Cost of one token per row."""
+        lowered: NDArray[np.float32] = self.lowered[self._rows, targets]
+        return self.log_sum - lowered.astype(np.float64)
+
+    def mean(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Mean of each row's values under its probabilities."""
+        rows = len(values)
+        product = np.multiply(self.exponentials[:rows], values, out=self._product[:rows])
+        return _sums(product) / self._sum
+
+
+def _sums(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Sum of each row in float64."""
+    sums: NDArray[np.float64] = values.sum(axis=1, dtype=np.float64)
+    return sums
+
+
+def _probabilities(kept: NDArray[np.float32], out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``exp`` of kept rows, once they are some: a sum of 1, and what the 16 bits cut off below on top of it."""
+    if not (np.isfinite(kept.min(axis=1)).all() and (kept.max(axis=1) <= _LOOSE_SHARE).all()):
+        raise KeptRowError
+    rounded_exp(kept, out=out)
+    totals = _sums(out)
+    cut_off = kept.shape[1] * math.exp(_NEGLIGIBLE)
+    if not ((totals >= 1 - _LOOSE_SHARE) & (totals <= 1 + _LOOSE_SHARE + cut_off)).all():
+        raise KeptRowError
+    return out
+
+
+def _no_divergences(rows: int) -> Divergences:
+    first, second, third, fourth = (np.empty(rows, dtype=np.float64) for _ in range(4))
+    return Divergences(first, second, third, fourth, np.empty(rows, dtype=np.bool_))
+
+
+def _block_rows(shape: tuple[int, ...]) -> int:
+    return max(1, min(shape[0], _BLOCK // shape[1]))
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    step = _block_rows(shape)
+    for start in range(0, shape[0], step):
+        yield slice(start, start + step)

@@ -73,6 +73,7 @@ class Native:
     def __init__(self, library: Library, load: Load) -> None:
         self._api = library.api
         self._log = library.log
+        self.load = load
         self.setting = load.setting
         self._log.mark()
         self._model = self._load_model(load)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qlock.core.facts import ProbeRow
-from qlock.engines.llama_cpp_python.lockstep import Decoder, dummy_token, prefill
+from qlock.engines.llama_cpp_python.decoder import Decoder, dummy_token, prefill
 from qlock.errors import EngineError
 
 _LONG_TOKENS = 400

@@ -108,6 +108,8 @@ class Referred(Base, frozen=True, kw_only=True, tag_field="kind", tag="referred"
 
     read_back: ReadBack | None
     """``None`` for a kept file."""
+    devices: tuple[str, ...]
+    """Cards that it lies on; none for a kept file."""
 
 
 class Tokens(Base, frozen=True, kw_only=True, tag_field="kind", tag="tokens"):

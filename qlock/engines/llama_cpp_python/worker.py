@@ -16,8 +16,9 @@ import threading
 import time
 from typing import BinaryIO
 
-from qlock.engines.interface import Contrast, Generate, Keep, Measure
+from qlock.engines.interface import Contrast, Generate, Keep, KeptFile, Load, Measure
 from qlock.engines.llama_cpp_python import wire
+from qlock.engines.llama_cpp_python.kept import KeptFileError, Parts
 from qlock.engines.llama_cpp_python.lockstep import Lockstep
 from qlock.engines.llama_cpp_python.native import Library, Native
 from qlock.engines.llama_cpp_python.probe import probe
@@ -39,6 +40,8 @@ class Worker:
         self._library = Library()
         self._native: Native | None = None
         self._lockstep: Lockstep | None = None
+        self._reference: Native | Parts | None = None
+        """What was opened to hold the model against; none where that is the model itself."""
         self._words: VocabOnly | None = None
         self.say(wire.Hello(label=self._library.label(), system_info=self._library.system_info()))
 
@@ -89,12 +92,54 @@ class Worker:
                 case wire.ProbeOrder(prompts=prompts, steps=steps):
                     rows = probe(self._loaded()[0], prompts, steps=steps, alive=self.alive)
                     self.say(wire.Probed(rows=rows))
-                case wire.ReferOrder() | wire.ReferFileOrder():
-                    raise EngineError("no reference yet")
+                case wire.ReferOrder(load=load):
+                    self.say(self._refer(load))
+                case wire.ReferFileOrder(file=file):
+                    self._refer_file(file)
+                    self.say(wire.Referred(read_back=None, devices=()))
                 case Generate() | Measure() | Contrast() | Keep():
                     self._loaded()[1].submit(order)
         except EngineError as error:
             self.say(wire.Refused(why=error.message))
+
+    def _refer(self, load: Load) -> wire.Referred:
+        """Load a second model beside the first, unless it is the very same one."""
+        native, lockstep = self._loaded()
+        self._forget_reference()
+        if load == native.load:
+            reference = native
+        else:
+            reference = self._reference = Native(self._library, load)
+        if reference.vocab_tokens != native.vocab_tokens:
+            self._forget_reference()
+            raise EngineError(
+                f"the vocabularies differ in size: got `{reference.vocab_tokens}` tokens of the reference,"
+                f" expected `{native.vocab_tokens}`"
+            )
+        lockstep.refer(reference)
+        return wire.Referred(read_back=reference.read_back, devices=reference.devices)
+
+    def _refer_file(self, file: KeptFile) -> None:
+        native, lockstep = self._loaded()
+        self._forget_reference()
+        try:
+            parts = self._reference = Parts(file.path)
+        except KeptFileError as error:
+            raise EngineError(str(error)) from error
+        if parts.layout.vocab_tokens != native.vocab_tokens:
+            self._forget_reference()
+            raise EngineError(
+                f"the vocabularies differ in size: got `{parts.layout.vocab_tokens}` tokens in the kept file,"
+                f" expected `{native.vocab_tokens}`"
+            )
+        lockstep.refer(parts)
+
+    def _forget_reference(self) -> None:
+        if self._lockstep is not None:
+            self._lockstep.refer(None)
+        if self._reference is not None:
+            self._reference.close()
+            self._reference = None
 
     def _loaded(self) -> tuple[Native, Lockstep]:
         if self._native is None or self._lockstep is None:
@@ -102,6 +147,7 @@ class Worker:
         return self._native, self._lockstep
 
     def _unload(self) -> None:
+        self._forget_reference()
         if self._native is not None:
             self._native.close()
         if self._words is not None:

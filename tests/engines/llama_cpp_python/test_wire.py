@@ -71,7 +71,7 @@ WORDS: tuple[wire.Word, ...] = (
     ),
     Measured(id="b", nats=(0.1 + 0.2,), elapsed_s=1.0),
     Broken(id="c", why="w"),
-    wire.Referred(read_back=None),
+    wire.Referred(read_back=None, devices=("0000:18:00.0",)),
     Contrasted(
         id="d",
         nats=(0.1,),
