@@ -62,14 +62,15 @@ def _check(means: Means, line: Line) -> Answer:
 
     world = means.world()
     lock_path, lock = lock_asked(world, line.lock)
-    asked = flow.Asked(
-        lock_path=lock_path,
-        models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
-        engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
-        quick=line.quick,
-        rehash=line.rehash,
-    )
-    with busy_on(means.talk, f"checking {lock_path.name}"):
+    with busy_on(means.talk, f"checking {lock_path.name}") as tell:
+        asked = flow.Asked(
+            lock_path=lock_path,
+            models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
+            engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
+            quick=line.quick,
+            rehash=line.rehash,
+            tell=tell,
+        )
         checked = flow.check(world, asked, means.opener(lock.engine[0].kind))
     _say(means, checked)
     code = _CODES[checked.state]

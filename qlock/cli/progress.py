@@ -51,10 +51,13 @@ def progress_on(talk: Talk, clock: Clock) -> Iterator[Callable[[Progress], None]
 
 
 @contextlib.contextmanager
-def busy_on(talk: Talk, doing: str) -> Iterator[None]:
-    """A sign of life on a terminal while something goes on that cannot say how far it is; a log gets nothing."""
+def busy_on(talk: Talk, doing: str) -> Iterator[Callable[[str], None]]:
+    """A sign of life while something goes on that can only say at which step it is, until the end of the ``with``.
+
+    Gives what is told of each step: a terminal shows the last one, a log gets a line for each.
+    """
     if not talk.is_terminal:
-        yield
+        yield talk.line
         return
     from rich.console import Console
     from rich.text import Text
@@ -62,8 +65,8 @@ def busy_on(talk: Talk, doing: str) -> Iterator[None]:
     from qlock.core.escape import for_message
 
     console = Console(file=talk.stream, no_color=not talk.has_colour, highlight=False, markup=False)
-    with console.status(Text(for_message(doing))):
-        yield
+    with console.status(Text(for_message(doing))) as status:
+        yield lambda step: status.update(Text(for_message(f"{doing}: {step}")))
 
 
 @contextlib.contextmanager

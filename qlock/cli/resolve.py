@@ -85,15 +85,16 @@ def _resolve(means: Means, line: Line) -> Answer:
     spec_path, kind = spec_asked(world, line.spec)
     if line.on_slurm:
         return resolve_on_slurm(means, spec_path, _words(world, line), dry_run=line.dry_run)
-    asked = flow.Asked(
-        spec_path=spec_path,
-        upgrade=line.upgrade,
-        prove=not line.no_prove,
-        rehash=line.rehash,
-        models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
-    )
     started_s = world.clock.monotonic_s()
-    with busy_on(means.talk, f"resolving {spec_path.name}"):
+    with busy_on(means.talk, f"resolving {spec_path.name}") as tell:
+        asked = flow.Asked(
+            spec_path=spec_path,
+            upgrade=line.upgrade,
+            prove=not line.no_prove,
+            rehash=line.rehash,
+            models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
+            tell=tell,
+        )
         resolved = flow.resolve(world, asked, means.opener(kind))
     took_s = world.clock.monotonic_s() - started_s
     lock = resolved.lock

@@ -5,7 +5,7 @@ Does not live here: loading points (``flows.point_proofs``) and vocabularies (``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -41,6 +41,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     pci_bus_id: tuple[str, ...]
     """Where the cards sit that the engine is given."""
+    tell: Callable[[str], None] = lambda _: None
+    """Told of each point before it is proved."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):

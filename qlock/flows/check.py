@@ -9,6 +9,7 @@ Does not live here: measuring (``flows.run``), and the comparing itself (``core.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +51,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool = False
     """Leave the engine alone: rules 1 to 3."""
     rehash: bool = False
+    tell: Callable[[str], None] = lambda _: None
+    """Told of each step that may take its time."""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +91,7 @@ def check(world: World, asked: Asked, open_engine: Opener) -> Checked:
         with Seat(lambda: open_here(lib_folder=build)) as seat, Renderer() as renderer:
             ground = _Ground(world=world, lock=lock, sight=sight, engine=seat, renderer=renderer)
             for pin in loadable:
+                asked.tell(f"point {pin.name}: loading and asking")
                 findings += _point(ground, pin)
     unique = tuple(dict.fromkeys(findings))
     return Checked(

@@ -7,7 +7,7 @@ Does not live here: whether a branch has moved since (``flows.upstream``), and d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,7 @@ from qlock.core.source import (
     parse_source,
 )
 from qlock.core.spec import ModelSpec
+from qlock.core.units import bytes_text, count_text
 from qlock.errors import InputError, QlockError
 from qlock.flows.headers import at_once, header_at, header_behind, headers_at
 from qlock.flows.places import Places, cached, locate, shards, snapshot_of
@@ -50,6 +51,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[Path, ...] = ()
     """Where files of the Hub may lie besides its cache."""
     rehash: bool = False
+    tell: Callable[[str], None] = lambda _: None
+    """Told of each model before its bytes are read."""
 
 
 class _Wish(Base, frozen=True, kw_only=True):
@@ -84,6 +87,7 @@ def gather(world: World, models: tuple[ModelSpec, ...], order: Order) -> tuple[W
         match parse_source(model.source):
             case FileSource() | WheelSource():
                 paths = shards(locate(world, model.source, base=order.base))
+                order.tell(_reading(model.name, paths))
                 found[model.name] = weigh(world, model, paths, rehash=order.rehash)
             case HubSource() | UrlSource() as source:
                 requested = _requested(model)
@@ -96,6 +100,11 @@ def gather(world: World, models: tuple[ModelSpec, ...], order: Order) -> tuple[W
     asked = at_once(lambda wish: _asked(world, wish, listings, order.vocabularies), wishes)
     found |= {weighed.pin.name: weighed for weighed in asked}
     return tuple(_with_weights(world, found[model.name], order) for model in models)
+
+
+def _reading(name: str, paths: tuple[Path, ...]) -> str:
+    size = bytes_text(sum(path.stat().st_size for path in paths if path.is_file()))
+    return f"model {name}: reading {count_text(len(paths), 'file')} ({size})"
 
 
 def file_here(world: World, pin: ModelPin, file: ModelFile, places: Places, *, rehash: bool) -> Path | None:
@@ -150,7 +159,10 @@ def _with_weights(world: World, found: Weighed, order: Order) -> Weighed:
     places = Places(world, base=order.base, folders=order.folders)
     paths = [file_here(world, pin, file, places, rehash=order.rehash) for file in pin.file]
     here = tuple(path for path in paths if path is not None)
-    return filled(world, found, here, rehash=False) if len(here) == len(pin.file) else found
+    if len(here) < len(pin.file):
+        return found
+    order.tell(_reading(pin.name, here))
+    return filled(world, found, here, rehash=False)
 
 
 def _listings(world: World, wishes: list[_Wish]) -> Mapping[tuple[str, str, str], HubListing]:

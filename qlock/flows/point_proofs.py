@@ -172,6 +172,7 @@ class _Prover:
             }
             why = _why_fall_back(setting, pins)
             if why:
+                self._bench.tell(f"setting {setting.name}: one slot instead of {setting.slots}: {why}")
                 final[index] = fallen_back(setting, why)
                 pins = {name: self._point(name, chosen[name], tuple(final)) for name in names}
             made |= pins
@@ -182,6 +183,7 @@ class _Prover:
     def _point(self, name: str, point: PointSpec, settings: tuple[facts.Setting, ...]) -> PointPin:
         setting = next(setting for setting in settings if setting.name == point.setting)
         model = self._bench.models[point.model]
+        self._bench.tell(f"point {name}: loading and proving")
         try:
             check_room(self._bench.world, model.paths, setting)
             read_back = proving.load(self._engine, model.paths, setting)

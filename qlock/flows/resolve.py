@@ -11,7 +11,7 @@ Does not live here: printing, exit codes, and running (``flows.run``).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +69,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     rehash: bool = False
     models: tuple[Path, ...] = ()
     """Folders where files of the Hub may lie besides its cache."""
+    tell: Callable[[str], None] = lambda _: None
+    """Told of each step that may take its time."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +219,7 @@ def _order(spec: Spec, old: Lock | None, asked: Asked, *, base: Path, vocabulari
         moving=frozenset(model.name for model in spec.model if _is_named("model", model.name, asked.upgrade)),
         folders=asked.models,
         rehash=asked.rehash,
+        tell=asked.tell,
     )
 
 
@@ -288,6 +291,7 @@ def _bench(
         spec=ground.spec,
         models={weighed.pin.name: weighed for weighed in ground.weighed},
         vocabularies=order.vocabularies,
+        tell=order.tell,
         exams=exams,
         device=here.device.name,
         pci_bus_id=here.pci_bus_id,

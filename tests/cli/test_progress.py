@@ -145,18 +145,21 @@ def test_durations_for_people(duration_s: float, text: str) -> None:
     assert duration_text(duration_s) == text
 
 
-def test_a_log_hears_nothing_of_being_busy() -> None:
+def test_a_log_hears_of_each_step() -> None:
     stream = io.StringIO()
-    with busy_on(Talk(stream, {}), "resolving [bold]x"):
-        pass
-    assert stream.getvalue() == ""
+    with busy_on(Talk(stream, {}), "resolving [bold]x") as tell:
+        assert stream.getvalue() == ""
+        tell("model [bold]A\x1b: reading")
+        assert stream.getvalue() == "model [bold]A\\x1b: reading\n"
+    assert stream.getvalue().count("\n") == 1
 
 
 def test_a_terminal_sees_that_something_goes_on() -> None:
     stream = Terminal()
-    with busy_on(Talk(stream, {"TERM": "xterm"}), "resolving [bold]x\x1b[2J"):
-        pass
+    with busy_on(Talk(stream, {"TERM": "xterm"}), "resolving [bold]x\x1b[2J") as tell:
+        tell("model [bold]A\x1b[2J")
     assert "resolving [bold]x\\x1b[2J" in stream.getvalue()
+    assert "resolving [bold]x\\x1b[2J: model [bold]A\\x1b[2J" in stream.getvalue()
 
 
 def test_a_download_is_a_line_every_few_seconds(clock: SetClock) -> None:

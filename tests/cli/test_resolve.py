@@ -26,10 +26,17 @@ FAKES = [
 """What the small project's packed models and text libraries lack; said each time."""
 
 
+READING = [f"model {name}: reading 1 file (576 B)" for name in "AB"]
+PROVING = [f"point {name}@plain: loading and proving" for name in "AB"]
+"""The steps, as a log hears of them."""
+
+
 def test_a_first_lock_is_written_and_its_path_is_the_answer(project: Project, typed: Type) -> None:
     said = typed("resolve", SPEC)
     assert (said.code, said.out) == (0, f"{LOCK}\n")
     assert said.talk == [
+        *READING,
+        *PROVING,
         "Resolved 2 models, 2 suites, 2 points in 0.0 s",
         "Added engine llama-cpp-python",
         "Added device cpu-amd-1a-02",
@@ -49,7 +56,13 @@ def test_a_lock_that_is_up_to_date_is_left_as_it_is(locked: Project, typed: Type
     before = locked.lock_path.stat()
     said = typed("resolve", SPEC)
     assert (said.code, said.out) == (0, f"{LOCK}\n")
-    assert said.talk == ["Resolved 2 models, 2 suites, 2 points in 0.0 s", "Nothing changed", *FAKES]
+    assert said.talk == [
+        *READING,
+        *PROVING[:1],
+        "Resolved 2 models, 2 suites, 2 points in 0.0 s",
+        "Nothing changed",
+        *FAKES,
+    ]
     assert locked.lock_path.stat().st_mtime_ns == before.st_mtime_ns
 
 
@@ -66,7 +79,7 @@ def test_a_changed_spec_is_asking(locked: Project, typed: Type) -> None:
     prompts = ", ".join(
         f"prompts.text.{leaf}" for leaf in ("items", "items_digest", "text_digest", "tokens_digest")
     )
-    assert said.talk[1:] == [
+    assert said.talk[5:] == [
         "Updated suite text: items_limit, params.windows",
         f"Updated point A@plain: {prompts}",
         f"Updated point B@plain: {prompts}",
@@ -178,7 +191,7 @@ def test_dry_run_shows_the_same_and_is_content(locked: Project, typed: Type) -> 
 def test_one_of_something_is_no_plural(project: Project, typed: Type) -> None:
     del project.models["B"]
     project.write_spec()
-    assert typed("resolve", SPEC).talk[0] == "Resolved 1 model, 2 suites, 1 point in 0.0 s"
+    assert typed("resolve", SPEC).talk[2] == "Resolved 1 model, 2 suites, 1 point in 0.0 s"
 
 
 def test_check_and_dry_run_are_two_things(project: Project, typed: Type) -> None:

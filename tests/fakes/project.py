@@ -117,6 +117,8 @@ class Project:
         self.script = Script(place / "engine")
         self.models = {"A": "file:models/a.gguf", "B": "file:models/b.gguf"}
         self.progress: list[Progress] = []
+        self.steps: list[str] = []
+        """What resolving told of itself."""
         self.told: list[str] = []
         """What the Hub and plain addresses announced."""
         self.write("models/a.gguf", tiny_gguf(1))
@@ -149,7 +151,7 @@ class Project:
 
     def resolve(self, **asked: Any) -> Resolved:
         """Resolve the spec; nothing is written."""
-        order = resolve.Asked(spec_path=self.path / "specs/small.toml", **asked)
+        order = resolve.Asked(spec_path=self.path / "specs/small.toml", tell=self.steps.append, **asked)
         return resolve.resolve(self.world, order, self.script.open_engine)
 
     def lock(self, **asked: Any) -> Resolved:

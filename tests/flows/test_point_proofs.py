@@ -23,6 +23,9 @@ def test_rows_that_depend_on_one_another_make_the_whole_setting_fall_back_to_one
     )
     assert (setting.slots, setting.slots_requested, setting.slots_why) == (1, 4, why)
     assert project.script.probes == ["a.gguf", "b.gguf", "a.gguf", "b.gguf"]
+    points = [f"point {name}@plain: loading and proving" for name in "AB"]
+    models = [f"model {name}: reading 1 file (576 B)" for name in "AB"]
+    assert project.steps == [*models, *points, f"setting plain: one slot instead of 4: {why}", *points]
     assert [(pin.repeatable, pin.read_back) for pin in lock.point] == [
         ("bitwise", pin.read_back) for pin in lock.point
     ]
