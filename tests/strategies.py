@@ -210,7 +210,13 @@ def _locks(draw: st.DrawFn) -> Lock:
         model=models,
         setting=settings,
         suite=tuple(
-            msgspec.structs.replace(suite, points=names, repeats=draw(st.integers(1, 3))) for suite in suites
+            msgspec.structs.replace(
+                suite,
+                points=names,
+                reference=draw(st.sampled_from(["", *names])),
+                repeats=draw(st.integers(1, 3)),
+            )
+            for suite in suites
         ),
         point=points,
         anchor=(),

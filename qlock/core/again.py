@@ -83,6 +83,9 @@ def _why(old: Lock, new: Lock, point: PointPin, suite: SuitePin) -> str:
         was = _named(getattr(old, table), getattr(before, table))
         if was is None or _ground(was) != _ground(_named(getattr(new, table), name)):
             return f"{table} {name}"
+    moved = _moved_reference(old, new, suite_before, suite)
+    if moved:
+        return moved
     if _ground(suite_before) != _ground(suite):
         return f"suite {suite.name}"
     if old.frozen_date != new.frozen_date:
@@ -90,6 +93,20 @@ def _why(old: Lock, new: Lock, point: PointPin, suite: SuitePin) -> str:
     if UNSET in (point.canary, before.canary):
         return "not proved yet"
     return f"point {point.name}"
+
+
+def _moved_reference(old: Lock, new: Lock, before: SuitePin, suite: SuitePin) -> str:
+    """What moved of the point that the suite is held against; empty where nothing did."""
+    if not before.reference or not suite.reference:
+        return ""
+    was, now = _named(old.point, before.reference), _named(new.point, suite.reference)
+    for table in ("model", "setting"):
+        then, here = (
+            _named(getattr(lock, table), getattr(pin, table)) for lock, pin in ((old, was), (new, now))
+        )
+        if _ground(then) != _ground(here):
+            return f"reference {suite.reference}"
+    return ""
 
 
 def _ground(entry: Base) -> dict[str, Any]:

@@ -16,8 +16,8 @@ import msgspec
 from qlock.core import facts
 from qlock.core.base import Base
 from qlock.core.digest import is_digest
-from qlock.core.effects import Change, changes, effect_of, keyed
-from qlock.core.lock import ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
+from qlock.core.effects import Change, changes, effect_of, keyed, what_changes_output
+from qlock.core.lock import Lock, ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, setting_of, suites_of
 from qlock.core.verify import shown, side_shown
 
@@ -227,6 +227,7 @@ def _suites(a: Side, b: Side) -> Iterator[Found]:
         if name not in theirs:
             continue
         yield from _suite(f"suite.{name}", mine[name], theirs[name])
+        yield from _reference(f"suite.{name}.reference", (a.lock, mine[name]), (b.lock, theirs[name]))
         versions = [
             sorted({sitting.grade_version for sitting in side.sittings.get(name, ())}) for side in (a, b)
         ]
@@ -266,6 +267,35 @@ def _suite(path: str, a: SuitePin, b: SuitePin) -> Iterator[Found]:
                 a=_brief(one) if one else "absent",
                 b=_brief(other) if other else "absent",
             )
+
+
+def _reference(path: str, a: tuple[Lock, SuitePin], b: tuple[Lock, SuitePin]) -> Iterator[Found]:
+    """What the points of a suite are held against: distances from two references do not compare."""
+    (lock_a, suite_a), (lock_b, suite_b) = a, b
+    mine, theirs = (keyed(lock.point).get(suite.reference) for lock, suite in (a, b))
+    for table in ("model", "setting"):
+        one, other = (
+            None if pin is None else keyed(getattr(lock, table))[getattr(pin, table)]
+            for lock, pin in ((lock_a, mine), (lock_b, theirs))
+        )
+        if (one and what_changes_output(one)) != (other and what_changes_output(other)):
+            yield Found(
+                path=f"{path}.{table}",
+                topic="suite",
+                a=_held_against(suite_a, one),
+                b=_held_against(suite_b, other),
+                why="held against another reference",
+            )
+
+
+def _held_against(suite: SuitePin, entry: Base | None) -> str:
+    match entry:
+        case None:
+            return "no reference"
+        case ModelPin(tensors_digest=digest):
+            return f"{suite.reference} ({_brief(digest)})"
+        case _:
+            return suite.reference
 
 
 def _point(a: Side, b: Side) -> Iterator[Found]:

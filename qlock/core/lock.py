@@ -92,6 +92,8 @@ class SuitePin(Base, frozen=True, kw_only=True):
     items_all: Annotated[bool, _NOTE]
     """Whether the files hold no more than that, as no ``limit`` was reached."""
     points: Annotated[tuple[str, ...], _NOTE]
+    reference: Annotated[str, _NOTE]
+    """The point that every other is held against; empty where the kind of suite needs none."""
     params: dict[str, Any]
     sampling: SamplingSpec
     prompt: PromptSpec
@@ -282,6 +284,9 @@ def _check_references(lock: Lock, name: str) -> None:
         for prompts in point.prompts or ()
     ]
     used += [(f"suite.{suite.name}.points", "point", point) for suite in lock.suite for point in suite.points]
+    used += [
+        (f"suite.{suite.name}.reference", "point", suite.reference) for suite in lock.suite if suite.reference
+    ]
     used += [(f"anchor.{index}.model", "model", anchor.model) for index, anchor in enumerate(lock.anchor)]
     used += [(f"anchor.{index}.suite", "suite", anchor.suite) for index, anchor in enumerate(lock.anchor)]
     used += [

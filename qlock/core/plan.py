@@ -83,28 +83,38 @@ def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str
     """Digest of all that can change the replies of one job.
 
     It covers engine, device, model, setting, the asking part of the suite, prompts, canaries and the frozen date;
-    not the other models of the lock, the names people gave, where data files lie, nor the graders' version.
+    of a suite that is held against a reference, that point's model, setting and canaries too. It does not cover the
+    other models of the lock, the names people gave, where data files lie, nor the graders' version.
 
     Raises:
-        InputError: The lock pins no prompts of the suite, or the point is not proved yet.
+        InputError: The lock pins no prompts of the suite, or the point, or what it is held against, is not proved yet.
     """
     prompts = prompts_of(point, suite.name)
-    if point.canary is UNSET:
-        raise InputError(
-            "the point is not proved yet", hint="run `qlock resolve` where its weights are"
-        ).within(f"point.{point.name}")
     ground: dict[str, Any] = {
         "engine": _without(_named(lock.engine, point.engine), "name"),
         "device": _without(_named(lock.device, point.device), "name"),
-        "model": _without(_named(lock.model, point.model)),
-        "setting": _without(_named(lock.setting, point.setting), "name"),
+        **_ground_of_point(lock, point),
         "suite": _without(suite, "grade_version", "repeats", *(f"params.{file.key}" for file in suite.file)),
-        "point": _without(msgspec.structs.replace(point, prompts=UNSET)),
         "prompts": _without(prompts, "suite"),
         "frozen_date": lock.frozen_date,
         "repeat": repeat,
     }
+    if suite.reference:
+        ground["reference"] = _ground_of_point(lock, _named(lock.point, suite.reference))
     return digest_of("job", ground)
+
+
+def _ground_of_point(lock: Lock, point: PointPin) -> dict[str, Any]:
+    """Model, setting and what the point does."""
+    if point.canary is UNSET:
+        raise InputError(
+            "the point is not proved yet", hint="run `qlock resolve` where its weights are"
+        ).within(f"point.{point.name}")
+    return {
+        "model": _without(_named(lock.model, point.model)),
+        "setting": _without(_named(lock.setting, point.setting), "name"),
+        "point": _without(msgspec.structs.replace(point, prompts=UNSET)),
+    }
 
 
 def _without(value: Base, *names: str) -> dict[str, Any]:

@@ -133,15 +133,21 @@ def task_named(lock: Lock, id_: str) -> Task:
 def lock_of_task(lock: Lock, task: Task) -> Lock:
     """The part of a lock that a task is about: its point, model, suites and their anchors.
 
-    The digests of its jobs are those of the whole lock.
+    The digests of its jobs are those of the whole lock. What its suites are held against is there too, and sits none.
     """
     point = next(pin for pin in lock.point if pin.name == task.point)
     suites = {job.suite for job in task.jobs}
+    sat = tuple(
+        msgspec.structs.replace(suite, points=(point.name,)) for suite in lock.suite if suite.name in suites
+    )
+    needed = {point.name, *(suite.reference for suite in sat)}
+    points = tuple(pin for pin in lock.point if pin.name in needed)
+    models = {pin.model for pin in points}
     return msgspec.structs.replace(
         lock,
-        point=(point,),
-        model=tuple(pin for pin in lock.model if pin.name == point.model),
-        suite=tuple(suite for suite in lock.suite if suite.name in suites),
+        point=points,
+        model=tuple(pin for pin in lock.model if pin.name in models),
+        suite=sat,
         anchor=tuple(
             anchor
             for anchor in lock.anchor

@@ -105,7 +105,7 @@ def _header(pin: ModelPin) -> tuple[str, str, str]:
 
 
 def asks_the_same(now: SuitePin, before: SuitePin) -> bool:
-    """Whether a suite as the spec has it now asks what a lock's suite asks, whoever sits it.
+    """Whether a suite as the spec has it now asks what a lock's suite asks, whoever sits it and whatever it is held against.
 
     A higher limit than before asks the same only where the files hold no more.
     """
@@ -119,6 +119,7 @@ def asks_the_same(now: SuitePin, before: SuitePin) -> bool:
         items_limit=before.items_limit,
         items_all=before.items_all,
         points=before.points,
+        reference=before.reference,
         repeats=before.repeats,
         grade_version=before.grade_version,
     )

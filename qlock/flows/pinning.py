@@ -90,6 +90,7 @@ def exam(
     here = f"suite.{suite.name}"
     kind = suite_kind(suite.kind, where=f"{here}.kind")
     params = params_of(kind, suite, where=here)
+    reference = _reference(spec, kind, where=here)
     try:
         sources = _sources(kind, params, suite)
         pinned = () if old is None else old.file
@@ -107,12 +108,25 @@ def exam(
         items_limit=suite.limit,
         items_all=suite.limit is UNSET,
         points=suite_points(spec, suite),
+        reference=reference,
         params=plain_params(params),
         sampling=suite.sampling,
         prompt=suite.prompt,
         file=files,
     )
     return Exam(pin=pin, data=data, template=text)
+
+
+def _reference(spec: Spec, kind: SuiteKind, *, where: str) -> str:
+    """The point that a suite of this kind is held against; empty where it needs none."""
+    if not kind.needs_reference:
+        return ""
+    if spec.compare is UNSET:
+        raise InputError(
+            f"a suite of the kind `{kind.kind}` is held against a reference, and the spec names none",
+            hint='add `[compare]` with `reference = "MODEL@SETTING"`',
+        ).within(where)
+    return spec.compare.reference
 
 
 def _read(

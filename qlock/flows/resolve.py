@@ -46,6 +46,7 @@ from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.origins import Order, gather
 from qlock.flows.point_proofs import Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
+from qlock.flows.references import check_tokenizers
 from qlock.flows.upstream import upstream_notes
 from qlock.flows.vocabularies import Vocabularies
 from qlock.flows.weighing import NOT_HERE, why_not_runnable
@@ -118,6 +119,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         order = _order(spec, old, asked, base=base, vocabularies=vocabularies)
         ground = _ground(world, spec, here, order, asked)
         exams = _exams(world, spec, old, asked, base=base)
+        check_tokenizers(exams, points(spec), {weighed.pin.name: weighed.pin for weighed in ground.weighed})
         kept = Kept() if old is None else what_holds(ground, exams, old)
         # What moved unasked is named at once: nothing is loaded for a lock that will not be written.
         proofs = _as_before(ground, exams, kept, old)

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from qlock.core.again import Again, AgainRow, again
 from qlock.core.lock import Lock
 from qlock.core.plan import jobs
-from tests.fakes.documents import a_digest, a_lock
+from tests.fakes.documents import a_digest, a_kld_lock, a_kld_suite, a_lock
 from tests.strategies import strategy
 
 ALL = tuple(job.name for job in jobs(a_lock()))
@@ -83,6 +83,23 @@ def test_another_sampling_is_that_suite() -> None:
     mine = of_suite("orders")
     assert again(a_lock(), new) == Again(
         measure=(AgainRow(why="suite orders", jobs=mine),), grade=(), valid=without(*mine)
+    )
+
+
+def test_another_reference_is_the_suites_that_are_held_against_it() -> None:
+    lock = a_kld_lock()
+    every = [job.name for job in jobs(lock)]
+    model = msgspec.structs.replace(lock.model[0], tensors_digest=a_digest("another"))
+    found = again(lock, msgspec.structs.replace(lock, model=(model, *lock.model[1:])))
+    assert found.measure == (
+        AgainRow(why="model F16", jobs=tuple(job for job in every if ".F16@" in job)),
+        AgainRow(why="reference F16@f16kv", jobs=("distance.Q4_K_M@f16kv.1",)),
+    )
+    suite = a_kld_suite(reference="Q4_K_M@f16kv")
+    found = again(lock, msgspec.structs.replace(lock, suite=(suite, *lock.suite[1:])))
+    (row,) = found.measure
+    assert row == AgainRow(
+        why="reference Q4_K_M@f16kv", jobs=("distance.F16@f16kv.1", "distance.Q4_K_M@f16kv.1")
     )
 
 

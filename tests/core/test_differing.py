@@ -9,7 +9,7 @@ from qlock.core.differing import Found, brief, found
 from qlock.core.effects import effects_of
 from qlock.core.sides import Side
 from tests.fakes.comparisons import a_plain_lock, a_side, with_first
-from tests.fakes.documents import a_digest, a_gpu_device, a_read_back
+from tests.fakes.documents import a_digest, a_gpu_device, a_kld_lock, a_read_back
 
 replace = msgspec.structs.replace
 
@@ -388,3 +388,47 @@ def told_of(a: Side, b: Side) -> set[tuple[str, str, str, str]]:
 
 def swapped(a: Side, b: Side) -> set[tuple[str, str, str, str]]:
     return {(one.path, one.topic, one.a, one.b) for one in map(mirrored, found(a, b))}
+
+
+def test_distances_from_another_reference_are_of_another_suite() -> None:
+    lock = a_kld_lock(gate=())
+    model = replace(lock.model[0], tensors_digest=a_digest("other"), bits_per_weight=8.0)
+    other = replace(lock, model=(model, *lock.model[1:]))
+    sides = [a_side(lock=each, point="Q4_K_M@f16kv") for each in (lock, other)]
+    (one,) = found(*sides)
+    assert one == Found(
+        path="suite.distance.reference.model",
+        topic="suite",
+        a=f"F16@f16kv ({head('tensors of F16')})",
+        b=f"F16@f16kv ({head('other')})",
+        why="held against another reference",
+    )
+
+
+def test_distances_from_a_reference_under_another_setting_are_of_another_suite() -> None:
+    lock = a_kld_lock(gate=())
+    setting = replace(lock.setting[0], name="q8kv", cache_type_k="q8_0")
+    point = replace(lock.point[0], name="F16@q8kv", setting="q8kv")
+    suite = replace(lock.suite[0], reference="F16@q8kv")
+    other = replace(
+        lock,
+        setting=(*lock.setting, setting),
+        point=(*lock.point, point),
+        suite=(suite, *lock.suite[1:]),
+    )
+    sides = [a_side(lock=each, point="Q4_K_M@f16kv") for each in (lock, other)]
+    assert [(one.path, one.topic, one.a, one.b) for one in found(*sides)] == [
+        ("suite.distance.reference", "label", "F16@f16kv", "F16@q8kv"),
+        ("suite.distance.reference.setting", "suite", "F16@f16kv", "F16@q8kv"),
+    ]
+
+
+def test_no_reference_beside_one_is_said() -> None:
+    lock = a_kld_lock(gate=())
+    none = replace(lock, suite=(replace(lock.suite[0], reference=""), *lock.suite[1:]))
+    sides = [a_side(lock=each, point="Q4_K_M@f16kv") for each in (none, lock)]
+    assert [(one.path, one.topic, one.a) for one in found(*sides)] == [
+        ("suite.distance.reference", "label", ""),
+        ("suite.distance.reference.model", "suite", "no reference"),
+        ("suite.distance.reference.setting", "suite", "no reference"),
+    ]

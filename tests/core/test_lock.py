@@ -284,6 +284,10 @@ GATE = NoMoreErrors(suite="orders")
             "suite.orders.points: got `a@b`, expected the name of a [[point]]",
         ),
         (
+            {"suite": (a_suite("wikitext"), a_suite(reference="a@b"))},
+            "suite.orders.reference: got `a@b`, expected the name of a [[point]]",
+        ),
+        (
             {"anchor": (msgspec.structs.replace(ANCHOR, model="m"),)},
             "anchor.0.model: got `m`, expected the name of a [[model]]",
         ),

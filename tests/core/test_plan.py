@@ -18,6 +18,8 @@ from qlock.errors import InputError
 from tests.fakes.changes import changed
 from tests.fakes.documents import (
     a_digest,
+    a_kld_lock,
+    a_kld_suite,
     a_lock,
     a_model,
     a_point,
@@ -70,7 +72,10 @@ def part(table: str) -> Base:
 
 
 LEAVES = [
-    pytest.param(table, leaf, id=f"{table}.{leaf.path}") for table in PARTS for leaf in leaves(part(table))
+    pytest.param(table, leaf, id=f"{table}.{leaf.path}")
+    for table in PARTS
+    for leaf in leaves(part(table))
+    if leaf.path != "reference"
 ]
 
 
@@ -112,6 +117,45 @@ def test_the_digest_covers_exactly_what_can_change_the_replies(table: str, leaf:
     if leaf.path.startswith("prompts."):
         covered = leaf.path.startswith("prompts.orders.") and leaf.path != "prompts.orders.suite"
     assert (digest_with(table, changed(part(table), leaf.path)) != digest(a_lock())) == covered
+
+
+DISTANCE = "distance.Q4_K_M@f16kv.1"
+REFERENCE_LEAVES = [
+    pytest.param(table, leaf, id=f"{table}.{leaf.path}")
+    for table in ("model", "setting", "point")
+    for leaf in leaves(getattr(a_kld_lock(), table)[0])
+    if leaf.path.rpartition(".")[2] not in ("name", "model", "setting", "engine", "device", "suite")
+]
+
+
+def with_entry(lock: Lock, table: str, entry: Base) -> Lock:
+    """The lock with the first entry of a table replaced."""
+    return msgspec.structs.replace(lock, **{table: (entry, *getattr(lock, table)[1:])})
+
+
+@pytest.mark.parametrize("table, leaf", REFERENCE_LEAVES)
+def test_what_a_job_is_held_against_is_covered_as_the_point_itself(table: str, leaf: Leaf) -> None:
+    lock = a_kld_lock()
+    covered = leaf.effect == "output" and not leaf.path.startswith("prompts.")
+    new = with_entry(lock, table, changed(getattr(lock, table)[0], leaf.path))
+    assert (digest(new, DISTANCE) != digest(lock, DISTANCE)) == covered
+    if table != "setting":  # which both points share
+        assert digest(new) == digest(lock)
+
+
+def test_how_the_reference_is_called_does_not_matter() -> None:
+    lock = a_kld_lock()
+    suite = a_kld_suite(reference="BF16@f16kv", points=("Q4_K_M@f16kv",))
+    point = msgspec.structs.replace(lock.point[0], name="BF16@f16kv")
+    renamed = with_entry(with_entry(lock, "point", point), "suite", suite)
+    assert digest(renamed, DISTANCE) == digest(lock, DISTANCE)
+
+
+def test_another_reference_is_another_job() -> None:
+    lock = a_kld_lock()
+    other = with_entry(lock, "suite", a_kld_suite(reference="Q4_K_M@f16kv"))
+    assert digest(other, DISTANCE) != digest(lock, DISTANCE)
+    assert digest(other) == digest(lock)
 
 
 def test_the_frozen_date_and_the_repeat_are_covered() -> None:

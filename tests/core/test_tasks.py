@@ -21,7 +21,7 @@ from qlock.core.tasks import (
     tasks,
 )
 from qlock.errors import InputError
-from tests.fakes.documents import a_digest, a_lock
+from tests.fakes.documents import a_digest, a_kld_lock, a_lock
 from tests.strategies import strategy
 
 POINT = "F16@f16kv"
@@ -127,6 +127,14 @@ def test_an_empty_part_is_none() -> None:
     with pytest.raises(ValueError) as caught:
         Part(start=3, stop=3)
     assert str(caught.value) == "stop: got `3`, expected more than start `3`"
+
+
+def test_the_lock_of_a_task_keeps_what_its_jobs_are_held_against() -> None:
+    for task in tasks(a_kld_lock()):
+        part = lock_of_task(a_kld_lock(), task)
+        assert jobs(part) == task.jobs
+        assert {point.name for point in part.point} == {task.id, "F16@f16kv"}
+        assert [task.id] == [seen.id for seen in tasks(part)]
 
 
 # ---------------------------------------------------------------- laws

@@ -272,6 +272,7 @@ def a_suite(name: str = "orders", **changes: Any) -> SuitePin:
         items_limit=3,
         items_all=False,
         points=("F16@f16kv", "Q4_K_M@f16kv"),
+        reference="",
         params={"items": "file:tasks/orders.jsonl", "weights": {"bank": 0.25, "none": {}}},
         sampling=SamplingSpec(temperature=0.5, seed=7, stop=("\n\n",)),
         prompt=PromptSpec(system="Answer in JSON.", few_shot=(Message(role="user", content="One?\nTwo?"),)),
@@ -303,6 +304,31 @@ def a_text_suite(**changes: Any) -> SuitePin:
         prompt=PromptSpec(),
     )
     return msgspec.structs.replace(suite, **changes)
+
+
+def a_kld_suite(**changes: Any) -> SuitePin:
+    """A text on which the others are held against F16."""
+    suite = a_text_suite(
+        name="distance",
+        kind="kld",
+        reference="F16@f16kv",
+        params={"text": "file:data/wiki.txt", "window_tokens": 512, "stored": False},
+    )
+    return msgspec.structs.replace(suite, **changes)
+
+
+def a_kld_lock(**changes: Any) -> Lock:
+    """The lock with `a_kld_suite` beside the others."""
+    lock = a_lock()
+    asked = a_prompts("distance", items=40)
+    lock = msgspec.structs.replace(
+        lock,
+        suite=(a_kld_suite(), *lock.suite),
+        point=tuple(
+            msgspec.structs.replace(point, prompts=(asked, *(point.prompts or ()))) for point in lock.point
+        ),
+    )
+    return msgspec.structs.replace(lock, **changes)
 
 
 def a_point(model: str = "Q4_K_M", **changes: Any) -> PointPin:
