@@ -23,6 +23,7 @@ from qlock.cli.shown import (
     finding_rows,
     offline,
     readable,
+    say_distances,
     short_path,
     whole_path,
 )
@@ -236,6 +237,7 @@ def _say(talk: Talk, ran: Ran, line: Line, world: World) -> None:
             _rows(ran),
             right=(2, 4, 5, 6),
         )
+    say_distances(talk, ran.scores)
     for job in ran.unscored if ran.state in ("sealed", "already-sealed") else ():
         talk.say("warning", f"{job} is done and has no score: its record says why")
     _say_end(talk, ran, line, world)
@@ -258,8 +260,15 @@ def _rows(ran: Ran) -> list[tuple[str, ...]]:
 
 def _value(job: JobScore) -> str:
     from qlock.core.units import share_percent
+    from qlock.reports.interface.distance import nats_text
 
-    return share_percent(job.score.value) if job.score.what.endswith("_share") else f"{job.score.value:.4f}"
+    match job.score.what:
+        case "right_share":
+            return share_percent(job.score.value)
+        case "kld_nats":
+            return nats_text(job.score.value)
+        case _:
+            return f"{job.score.value:.4f}"
 
 
 def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qlock.core.verify import Finding
     from qlock.engines.interface import Engine
     from qlock.flows.anchors import AnchorCheck
+    from qlock.flows.scores import JobScore
     from qlock.world.interface import World
 
 _COLOURS = {"error": "red", "warning": "yellow", "hint": "cyan", "note": "blue", "ok": "green"}
@@ -165,6 +166,17 @@ def document(value: Mapping[str, Any]) -> str:
 
     plain = msgspec.to_builtins(value, enc_hook=_plain)
     return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+
+
+def say_distances(talk: Talk, scores: Iterable[JobScore]) -> None:
+    """A line for each job that is about the distance from a reference."""
+    from msgspec import UNSET
+
+    from qlock.reports.interface.distance import distance_text
+
+    for job in scores:
+        if job.distance is not UNSET:
+            talk.say("note", f"{job.job}: {distance_text(job.distance)}")
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, object]]:

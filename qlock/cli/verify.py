@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from qlock.cli.asked import run_asked
-from qlock.cli.shown import Answer, Means, document, short_path
+from qlock.cli.shown import Answer, Means, document, say_distances, short_path
 from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
@@ -43,6 +43,7 @@ def verb(means: Means, /, *, run: Path, as_json: bool) -> Answer:
         talk.say("note", note)
     for fact in seen.forced:
         talk.say("warning", f"FORCED: `{fact}` was allowed to differ; no comparison with this run is valid")
+    say_distances(talk, seen.scores)
     match seen.state:
         case "verified":
             talk.say(

@@ -35,6 +35,7 @@ from qlock.core.bridge import bridge
 from qlock.core.comparison import (
     COMPARISON_VERSION,
     Comparison,
+    Distances,
     Recipes,
     Shown,
     State,
@@ -42,16 +43,18 @@ from qlock.core.comparison import (
     TypeRow,
 )
 from qlock.core.differing import brief
+from qlock.core.distance import distance_of, floor_of
 from qlock.core.endings import Endings, endings
 from qlock.core.escape import for_message
+from qlock.core.exchange import Ungraded
 from qlock.core.gates import Gate, Ground, judge
-from qlock.core.lock import ModelPin
+from qlock.core.lock import ModelPin, SuitePin
 from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
 from qlock.core.plan import jobs
 from qlock.core.recipe import RecipeRow
 from qlock.core.rules import MemoryAtMost, SpeedAtLeast
-from qlock.core.scores import Score, against_noise, described, score, withheld
+from qlock.core.scores import Levels, Score, against_noise, described, is_cost, score, withheld
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, same_tokenizer, suites_of
 from qlock.core.slices import slices
 from qlock.core.stats import CannotTell
@@ -220,7 +223,7 @@ def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
     return Suite(
         suite=name,
         kind=suites_of(frame.a)[name].kind,
-        score=_score(pairing, how_ended, floors, frame.state),
+        score=_score(pairing, how_ended, floors, frame.state, suite=suites_of(frame.a)[name]),
         lost=pairing.lost,
         losses=pairing.losses,
         endings=how_ended,
@@ -229,7 +232,28 @@ def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
         ),
         slices=slices(pairing.scored, describe_only=_WITHHELD[frame.state]),
         noise=floors,
+        distances=_distances(frame, name),
     )
+
+
+def _distances(frame: _Frame, name: str) -> Distances | UnsetType:
+    """Of both sides, each with its own reference: they are the same one where the comparison is valid."""
+    a, b = (
+        distance_of(
+            side.lock,
+            suites_of(side)[name],
+            side.point,
+            [
+                (row.slices, sitting.outcomes.get(row.item, Ungraded(why="there is no grade")))
+                for sitting in side.sittings.get(name, ())
+                for row in sitting.rows
+            ],
+        )
+        if suites_of(side)[name].reference
+        else CannotTell(why="the suite names no reference")
+        for side in (frame.a, frame.b)
+    )
+    return Distances(a=a, b=b) if suites_of(frame.a)[name].reference else UNSET
 
 
 def _critical(frame: _Frame, suite: str) -> frozenset[str]:
@@ -240,10 +264,20 @@ def _critical(frame: _Frame, suite: str) -> frozenset[str]:
 
 
 def _score(
-    pairing: Pairing, how_ended: Endings | CannotTell, floors: tuple[Floor, ...], state: State
+    pairing: Pairing,
+    how_ended: Endings | CannotTell,
+    floors: tuple[Floor, ...],
+    state: State,
+    *,
+    suite: SuitePin,
 ) -> Score:
     """The score with every reason that there could be for no verdict, the strongest last."""
     found = score(pairing)
+    match found.levels:
+        case Levels(change=change) if change and is_cost(found.measure):
+            found = against_noise(found, floor_of(suite), why="the way of measuring alone can make as much")
+        case _:
+            pass
     if floors:
         found = against_noise(found, max(floor.value for floor in floors))
     match how_ended:

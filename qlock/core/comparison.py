@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core.agreement import Agreement
 from qlock.core.base import Base, Count, Finite
 from qlock.core.bridge import Bridge
+from qlock.core.distance import Distance
 from qlock.core.endings import Endings
 from qlock.core.gates import Gate
 from qlock.core.noise import Floor
@@ -66,6 +67,13 @@ class Recipes(Base, frozen=True, kw_only=True):
     row: tuple[TypeRow, ...]
 
 
+class Distances(Base, frozen=True, kw_only=True):
+    """How far each side lies from the reference that the suite names."""
+
+    a: Distance | CannotTell
+    b: Distance | CannotTell
+
+
 class Suite(Base, frozen=True, kw_only=True):
     """One suite that both sides sat."""
 
@@ -79,6 +87,8 @@ class Suite(Base, frozen=True, kw_only=True):
     agreement: Agreement | CannotTell
     slices: Slices
     noise: tuple[Floor, ...]
+    distances: Distances | UnsetType = UNSET
+    """Unset where the suite is not about a reference."""
 
 
 class Comparison(Base, frozen=True, kw_only=True):

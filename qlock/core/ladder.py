@@ -19,7 +19,7 @@ from qlock.core.agreement import Agreement
 from qlock.core.base import Base, Count, Finite, Share
 from qlock.core.comparison import Comparison, State, Suite
 from qlock.core.endings import UNFINISHED, Endings
-from qlock.core.scores import Levels, Measure, Verdict
+from qlock.core.scores import Levels, Measure, Verdict, is_cost
 from qlock.core.stats import CannotTell, Interval
 
 
@@ -99,7 +99,7 @@ def value_of(mark: Mark) -> float | None:
         case CannotTell():
             return None
         case level:
-            return -level if mark.measure == "nats-per-token" else level
+            return -level if is_cost(mark.measure) else level
 
 
 def mark_in(rung: Rung, suite: str) -> Mark | None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from qlock.core import stats
 from qlock.core.base import Base, Count, Finite
 from qlock.core.pairs import pair
-from qlock.core.scores import Levels, Measure, paired_scores
+from qlock.core.scores import Levels, Measure, is_cost, paired_scores
 from qlock.core.sides import Side, Sitting, point_of
 from qlock.core.stats import CannotTell, Interval
 
@@ -25,7 +25,7 @@ class Floor(Base, frozen=True, kw_only=True):
     measure: Measure
     pairs: Count
     value: Finite
-    """Share of pairs whose mark is not the same in both runs; for text, how far nats per token moved."""
+    """Share of pairs whose mark is not the same in both runs; for text, how far nats per token moved, and likewise for divergences."""
     flips: Interval | CannotTell
     """The share with its interval; cannot tell for text."""
 
@@ -39,10 +39,10 @@ def floor(
     match found.levels, found.measure:
         case CannotTell() as unknown, _:
             return unknown
-        case Levels(change=change), "nats-per-token":
+        case Levels(change=change), measure if is_cost(measure):
             return Floor(
                 side=side,
-                measure="nats-per-token",
+                measure=measure,
                 pairs=len(pairs),
                 value=abs(change),
                 flips=CannotTell(why="text has no marks"),

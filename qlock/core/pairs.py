@@ -198,12 +198,12 @@ def mark_of(outcome: Outcome) -> float | None:
 
 
 def cost_of(outcome: Outcome) -> tuple[float, int] | None:
-    """The nats of an outcome and how many tokens they are of; ``None`` where it is marked."""
+    """The nats of an outcome, of its tokens or from a reference, and how many tokens; ``None`` where it is marked."""
     match outcome:
         case Nats(nats_sum=nats_sum, scored_tokens=scored_tokens):
             return nats_sum, scored_tokens
-        case Divergence(nats=nats):
-            return math.fsum(nats), len(nats)
+        case Divergence(kld_nats=kld_nats):
+            return math.fsum(kld_nats), len(kld_nats)
         case _:
             return None
 

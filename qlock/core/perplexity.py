@@ -1,6 +1,7 @@
 """The perplexity of a text that was scored in windows, as llama-perplexity works it out, with two errors of it.
 
-Does not live here: cutting the text into windows (``suites.perplexity``), and the ratio of two (``core.scores``).
+Two of them side by side, too. Does not live here: cutting the text into windows (``core.windows``), and which windows
+are paired (``core.scores``).
 
 Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, function ``perplexity``, with ``--ppl-stride 0``.
 """
@@ -22,9 +23,10 @@ from qlock.core.exchange import (
     Unparsable,
     Wrong,
 )
-from qlock.core.stats import CannotTell
+from qlock.core.stats import CannotTell, Interval
 
 _LARGEST_MEAN = 300.0  # nats; beyond it the perplexity and its error would leave what a float can hold
+_MOST_NATS = 700.0  # exp of more is no number
 
 
 class Perplexity(Base, frozen=True, kw_only=True):
@@ -38,6 +40,39 @@ class Perplexity(Base, frozen=True, kw_only=True):
     """The same, but with windows as clusters: tokens of one window may depend on each other in any way."""
     scored_tokens: Count
     windows: Count
+
+
+class Perplexities(Base, frozen=True, kw_only=True, tag_field="kind", tag="perplexities"):
+    """exp of nats per token, and the ratio B / A with its interval."""
+
+    a: Finite
+    b: Finite
+    ratio: Finite
+    ratio_low: Finite | CannotTell
+    ratio_high: Finite | CannotTell
+
+
+def perplexities(
+    a: float, b: float, *, change: float, difference: Interval | CannotTell
+) -> Perplexities | CannotTell:
+    """Both perplexities and their ratio, or why there are none.
+
+    Args:
+        a: Nats per token of side A.
+        b: Nats per token of side B.
+        change: B − A.
+        difference: The same with its interval, in nats.
+    """
+    if max(a, b) > _MOST_NATS:
+        return CannotTell(why=f"the cost is beyond {_MOST_NATS:g} nats per token")
+    low: float | CannotTell
+    high: float | CannotTell
+    match difference:
+        case Interval():
+            low, high = math.exp(difference.low), math.exp(min(difference.high, _MOST_NATS))
+        case CannotTell():
+            low = high = difference
+    return Perplexities(a=math.exp(a), b=math.exp(b), ratio=math.exp(change), ratio_low=low, ratio_high=high)
 
 
 def perplexity_of(outcomes: Iterable[Outcome]) -> Perplexity | CannotTell:

@@ -117,6 +117,13 @@ def _ground_of_point(lock: Lock, point: PointPin) -> dict[str, Any]:
     }
 
 
+def models_of(lock: Lock, job: Job) -> tuple[str, ...]:
+    """Names of the models that answer a job: the point's own, and the one that it is held against."""
+    reference = _named(lock.suite, job.suite).reference
+    names = (job.point, reference) if reference else (job.point,)
+    return tuple(dict.fromkeys(_named(lock.point, name).model for name in names))
+
+
 def _without(value: Base, *names: str) -> dict[str, Any]:
     """What can change the replies, but for the fields named."""
     return {path: leaf for path, leaf in what_changes_output(value).items() if path not in names}

@@ -1,8 +1,9 @@
 """The score of a suite on both sides, their difference, and what may be said about it.
 
-Three measures, told apart by the outcomes: the share of right answers (every outcome right or not, each item once);
-the mean mark (shares of a mark, or several repeats, then clustered by item); and nats per token (text in windows, a
-lower number is better). Every item counts the same; slices never weigh.
+Four measures, told apart by the outcomes: the share of right answers (every outcome right or not, each item once); the
+mean mark (shares of a mark, or several repeats, then clustered by item); nats per token (text in windows); and KL
+divergence from a reference, nats per token. Of the last two a lower number is better, and every token counts the same;
+otherwise every item does. Slices never weigh.
 
 A verdict is given only where it can be borne out: enough pairs, little missing, no ending gap, more than the noise
 floor, and a sign that the missing items could not turn.
@@ -21,7 +22,9 @@ import msgspec
 from qlock.core import stats
 from qlock.core.base import Base, Count, Finite, Positive, Share
 from qlock.core.endings import ALPHA
+from qlock.core.exchange import Divergence, Nats, Outcome
 from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Cells, Pair, Pairing, bounds, cells_of, cost_of
+from qlock.core.perplexity import Perplexities, perplexities
 from qlock.core.stats import FEWEST_PAIRS, CannotTell, Detectable, Interval, PairedTest
 
 SEED = 0
@@ -31,12 +34,15 @@ MANY_CLUSTERS = 2_000
 """From so many clusters on, means are as good as normal, and resampling would only take long."""
 
 _POWER = 0.8
-_MOST_NATS = 700.0  # exp of more is no number
 _Z_DETECTABLE = 2.8015852  # quantiles of the normal distribution at 1 - ALPHA / 2 and at _POWER, added
 
+_NOTHING_TO_TEST = CannotTell(
+    why="one side is the reference itself: the distance is the figure, and no test says more"
+)
 _SAID = frozenset({"b-better", "b-worse", "no-difference-seen"})
 
-Measure = Literal["right-share", "mean-mark", "nats-per-token"]
+Measure = Literal["right-share", "mean-mark", "nats-per-token", "kld"]
+_COSTS: dict[type[Outcome], Measure] = {Nats: "nats-per-token", Divergence: "kld"}
 Verdict = Literal["b-better", "b-worse", "no-difference-seen", "within-noise", "cannot-tell", "withheld"]
 
 
@@ -82,16 +88,6 @@ class PairedScores(msgspec.Struct, frozen=True, kw_only=True):
     test: Test
 
 
-class Perplexities(Base, frozen=True, kw_only=True, tag_field="kind", tag="perplexities"):
-    """exp of nats per token, and the ratio B / A with its interval."""
-
-    a: Finite
-    b: Finite
-    ratio: Finite
-    ratio_low: Finite | CannotTell
-    ratio_high: Finite | CannotTell
-
-
 class Score(Base, frozen=True, kw_only=True):
     """A suite's score on scored pairs."""
 
@@ -123,14 +119,15 @@ def paired_scores(pairs: Sequence[Pair], *, exact: bool = True) -> PairedScores:
     match measure_of(pairs):
         case "right-share":
             return _right_share(pairs)
-        case "mean-mark" | "nats-per-token" as measure:
+        case "mean-mark" | "nats-per-token" | "kld" as measure:
             return _means(measure, pairs, exact=exact)
 
 
 def measure_of(pairs: Sequence[Pair]) -> Measure:
     """Which measure the outcomes of these pairs call for."""
-    if any(cost_of(pair.a.outcome) is not None for pair in pairs):
-        return "nats-per-token"
+    for pair in pairs:
+        if type(pair.a.outcome) in _COSTS:
+            return _COSTS[type(pair.a.outcome)]
     repeated = len({pair.item for pair in pairs}) < len(pairs)
     whole = all(pair.a.mark in (0.0, 1.0) and pair.b.mark in (0.0, 1.0) for pair in pairs)
     return "right-share" if whole and not repeated else "mean-mark"
@@ -141,11 +138,15 @@ def levels_of(pairs: Sequence[Pair]) -> Levels | CannotTell:
     return _levels(_values(pairs))
 
 
+def is_cost(measure: Measure) -> bool:
+    """Whether it is in nats, and the lower the better."""
+    return measure in _COSTS.values()
+
+
 def score(pairing: Pairing) -> Score:
     """The score of one suite, with no verdict yet but those that the pairs alone forbid."""
     pairs = pairing.scored
     found = paired_scores(pairs)
-    is_marked = found.measure != "nats-per-token"
     total = math.fsum(b - a for a, b in _values(pairs))
     verdict, why = _verdict(found, pairing, len(pairs))
     return Score(
@@ -158,30 +159,35 @@ def score(pairing: Pairing) -> Score:
         cells=found.cells,
         test=found.test,
         smallest_detectable=_smallest(found, pairs),
-        bounds=bounds(pairing, total) if is_marked else CannotTell(why="a cost in nats has no upper bound"),
-        perplexities=CannotTell(why="no text was scored")
-        if is_marked
-        else _perplexities(found.levels, found.difference),
+        bounds=CannotTell(why="a cost in nats has no upper bound")
+        if is_cost(found.measure)
+        else bounds(pairing, total),
+        perplexities=_perplexities(found),
         verdict=verdict,
         why=why,
     )
 
 
+def _perplexities(found: PairedScores) -> Perplexities | CannotTell:
+    match found.levels:
+        case Levels(a=a, b=b, change=change) if found.measure == "nats-per-token":
+            return perplexities(a, b, change=change, difference=found.difference)
+        case _:
+            return CannotTell(why="no text was scored")
+
+
 def described(found: Score, why: str) -> Score:
     """The same levels as a description: no test, no interval of the difference, no verdict."""
     unknown = CannotTell(why=why)
-    perplexities = found.perplexities
-    match perplexities:
-        case Perplexities():
-            perplexities = msgspec.structs.replace(perplexities, ratio_low=unknown, ratio_high=unknown)
-        case CannotTell():
-            pass
+    text = found.perplexities
+    if isinstance(text, Perplexities):
+        text = msgspec.structs.replace(text, ratio_low=unknown, ratio_high=unknown)
     return msgspec.structs.replace(
         found,
         difference=unknown,
         test=unknown,
         smallest_detectable=unknown,
-        perplexities=perplexities,
+        perplexities=text,
         verdict="withheld",
         why=why,
     )
@@ -192,20 +198,20 @@ def withheld(found: Score, why: str) -> Score:
     return msgspec.structs.replace(found, verdict="withheld", why=why)
 
 
-def against_noise(found: Score, floor: float) -> Score:
-    """A difference that two runs of one point show as well is none.
+def against_noise(
+    found: Score, floor: float, *, why: str = "two runs of one point differ by as much"
+) -> Score:
+    """A difference that two runs of one point show as well is none, nor one that the way of measuring makes.
 
     Args:
         found: The score.
         floor: Share of items whose outcome flips between two runs of one point, or how far its nats move.
+        why: What makes such differences.
     """
     match found.levels:
         case Levels(change=change) if found.verdict in _SAID and floor > 0 and abs(change) <= floor:
-            return msgspec.structs.replace(
-                found, verdict="within-noise", why="two runs of one point differ by as much"
-            )
-        case _:
-            return found
+            return msgspec.structs.replace(found, verdict="within-noise", why=why)
+    return found
 
 
 def p_of(test: Test) -> float | None:
@@ -266,10 +272,12 @@ def _means(measure: Measure, pairs: Sequence[Pair], *, exact: bool) -> PairedSco
     differences = [b - a for a, b in values]
     difference = _mean(differences, items)
     test = _normal_test(difference)
-    if len(set(items)) <= MANY_CLUSTERS:
+    if measure == "kld" and not (any(a for a, _ in values) and any(b for _, b in values)):
+        test = _NOTHING_TO_TEST
+    elif len(set(items)) <= MANY_CLUSTERS:
         test = stats.permutation_paired(_by_item(differences, items), SEED)
-        if exact:
-            difference = stats.bootstrap_paired(differences, seed=SEED, clusters=_clusters(items))
+    if exact and len(set(items)) <= MANY_CLUSTERS:
+        difference = stats.bootstrap_paired(differences, seed=SEED, clusters=_clusters(items))
     return PairedScores(
         measure=measure,
         levels=_levels(values),
@@ -339,28 +347,6 @@ def _smallest_share(n: int, differing: int) -> Smallest:
             return unknown
 
 
-def _perplexities(
-    levels: Levels | CannotTell, difference: Interval | CannotTell
-) -> Perplexities | CannotTell:
-    assert isinstance(levels, Levels)  # without a window nothing would say that this is text
-    if max(levels.a, levels.b) > _MOST_NATS:
-        return CannotTell(why=f"the cost is beyond {_MOST_NATS:g} nats per token")
-    low: float | CannotTell
-    high: float | CannotTell
-    match difference:
-        case Interval():
-            low, high = math.exp(difference.low), math.exp(min(difference.high, _MOST_NATS))
-        case CannotTell():
-            low = high = difference
-    return Perplexities(
-        a=math.exp(levels.a),
-        b=math.exp(levels.b),
-        ratio=math.exp(levels.change),
-        ratio_low=low,
-        ratio_high=high,
-    )
-
-
 def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict, str]:
     if pairing.lost_share > MOST_MISSING_SHARE:
         return "withheld", (
@@ -370,6 +356,8 @@ def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict
     clusters = len({pair.item for pair in pairing.scored})
     if clusters < FEWEST_PAIRS:
         return "cannot-tell", f"{clusters} independent pairs are too few, a verdict needs {FEWEST_PAIRS}"
+    if found.test == _NOTHING_TO_TEST:
+        return "withheld", _NOTHING_TO_TEST.why
     p_value = p_of(found.test)
     if p_value is None:
         assert isinstance(found.test, CannotTell)
@@ -377,8 +365,13 @@ def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict
     if p_value >= ALPHA:
         return "no-difference-seen", "this is no proof that there is none"
     assert isinstance(found.levels, Levels)
+    if found.measure == "kld" and 0.0 in (found.levels.a, found.levels.b):
+        return (
+            "withheld",
+            "one side is the reference itself: the distance is the figure, and no test says more",
+        )
     gain = found.levels.change
-    if found.measure == "nats-per-token":
+    if is_cost(found.measure):
         gain = -gain
     else:
         room = bounds(pairing, gain * pairs)

@@ -31,9 +31,10 @@ from qlock.flows.layout import project_of
 from qlock.flows.look import Sight, look
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener
+from qlock.flows.references import is_beside, load_beside
 from qlock.flows.refusal import only_absent, refuse_missing
 from qlock.flows.resolve import read_lock_file
-from qlock.flows.run_point import prepare_point
+from qlock.flows.run_point import load_of, prepare_point
 from qlock.flows.seat import Seat
 from qlock.world.interface import World
 from qlock.world.render import Renderer
@@ -141,4 +142,18 @@ def _point(ground: _Ground, pin: PointPin) -> list[Finding]:
         seen = asker.pin(proving.questions_of(asker, exam))
         where = f"point.{pin.name}.prompts.{exam.pin.name}"
         found += differences("prompts", where, prompts_of(pin, exam.pin.name), seen)
+    return found + _beside(ground, pin)
+
+
+def _beside(ground: _Ground, pin: PointPin) -> list[Finding]:
+    """The same rules for what a suite needs beside the point."""
+    suites = [exam.pin for exam in ground.sight.exams if pin.name in exam.pin.points]
+    names = {suite.reference for suite in suites if is_beside(suite)}
+    found: list[Finding] = []
+    for reference in ground.lock.point:
+        if reference.name in names and reference.model in ground.sight.weights:
+            own, other = (
+                load_of(ground.lock, point, ground.sight.weights[point.model]) for point in (pin, reference)
+            )
+            found += load_beside(ground.world, ground.engine, own, other, reference)
     return found

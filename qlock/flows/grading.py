@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qlock.core.base import Base, Count, Finite
+from qlock.core.distance import has_divergences
 from qlock.core.exchange import (
     Completed,
     Divergence,
@@ -23,6 +24,7 @@ from qlock.core.exchange import (
     Unparsable,
     Wrong,
 )
+from qlock.core.kld import Kld, kld_of
 from qlock.core.pairs import mark_of
 from qlock.core.perplexity import Perplexity, perplexity_of
 from qlock.core.record import Grade, Record, Row
@@ -35,7 +37,7 @@ class Score(Base, frozen=True, kw_only=True):
     """The score of one job, with its honest denominator."""
 
     what: str
-    """``perplexity`` or ``right_share``."""
+    """``perplexity``, ``kld_nats`` or ``right_share``."""
     value: Finite
     items: Count
     """Items that the value rests on."""
@@ -129,10 +131,12 @@ def score(outcomes: tuple[Outcome, ...]) -> Score | None:
     """The score over outcomes; ``None`` when there is none to give.
 
     A perplexity over the windows that happened to work would be another figure under the same name, so one window
-    without its cost leaves none.
+    without its cost leaves none; and likewise for divergences.
     """
     if any(isinstance(outcome, Nats) for outcome in outcomes):
         return _perplexity(outcomes)
+    if has_divergences(outcomes):
+        return _divergence(outcomes)
     marks = [value for value in map(mark_of, outcomes) if value is not None]
     if not marks:
         return None
@@ -142,6 +146,14 @@ def score(outcomes: tuple[Outcome, ...]) -> Score | None:
         items=len(marks),
         left_out=len(outcomes) - len(marks),
     )
+
+
+def _divergence(outcomes: tuple[Outcome, ...]) -> Score | None:
+    match kld_of(outcomes):
+        case Kld(kld_nats=mean, items=items):
+            return Score(what="kld_nats", value=mean.value, items=items, left_out=0)
+        case CannotTell():
+            return None
 
 
 def _perplexity(outcomes: tuple[Outcome, ...]) -> Score | None:

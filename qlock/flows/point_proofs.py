@@ -18,7 +18,7 @@ from qlock.core.effects import what_changes_output
 from qlock.core.lock import PointPin, PromptsPin
 from qlock.core.spec import PointSpec, points
 from qlock.core.verify import read_back_findings
-from qlock.engines.interface import Engine
+from qlock.engines.interface import Engine, Load
 from qlock.errors import EngineError, QlockError
 from qlock.flows import proving
 from qlock.flows.asking import respondent
@@ -28,6 +28,7 @@ from qlock.flows.keeping import Kept
 from qlock.flows.pinning import fallen_back
 from qlock.flows.prompts_ahead import prompts_ahead
 from qlock.flows.proving import Exam, Proof
+from qlock.flows.references import is_beside, load_beside
 from qlock.flows.refusal import FindingsError, refuse
 from qlock.flows.room import check_room
 from qlock.flows.weighing import why_not_runnable
@@ -154,17 +155,25 @@ class _Prover:
         self._renderer = renderer
         self._facts: facts.Engine | None = None
         self._notes: dict[tuple[str, str], Note] = {}
+        self._made: dict[str, PointPin] = {}
+        self._kept = Kept()
 
     def all(self, chosen: Mapping[str, PointSpec], settings: tuple[facts.Setting, ...], kept: Kept) -> _Made:
-        """The engine as it was at the first point, settings as they came out, and the pin of each point."""
-        keep = kept.points
+        """The engine as it was at the first point, settings as they came out, and the pin of each point.
+
+        A reference is proved before the points that are held against it.
+        """
+        keep, self._kept = kept.points, kept
+        references = {exam.pin.reference for exam in self._bench.exams}
+        chosen = dict(sorted(chosen.items(), key=lambda entry: entry[0] not in references))
         first = next((name for name in chosen if name not in keep), next(iter(chosen)))
         made = {first: self._point(first, chosen[first], settings)}
         assert self._facts is not None
-        if kept.engine is None or _is_another(kept.engine, self._facts):
+        if not self._is_kept_engine(self._facts):
             keep = {}
         final = list(settings)
-        for index, setting in enumerate(settings):
+        in_use = list(dict.fromkeys(point.setting for point in chosen.values()))
+        for index, setting in sorted(enumerate(settings), key=lambda entry: _place(in_use, entry[1].name)):
             names = [name for name, point in chosen.items() if point.setting == setting.name]
             pins = {
                 name: made.get(name) or keep.get(name) or self._point(name, chosen[name], settings)
@@ -180,13 +189,19 @@ class _Prover:
             engine=self._facts, settings=tuple(final), points=made, notes=tuple(self._notes.values())
         )
 
+    def _is_kept_engine(self, seen: facts.Engine | None) -> bool:
+        """Whether the engine is the one that proved what is kept."""
+        old = self._kept.engine
+        return old is not None and seen is not None and not _is_another(old, seen)
+
     def _point(self, name: str, point: PointSpec, settings: tuple[facts.Setting, ...]) -> PointPin:
         setting = next(setting for setting in settings if setting.name == point.setting)
         model = self._bench.models[point.model]
         self._bench.tell(f"point {name}: loading and proving")
         try:
-            check_room(self._bench.world, model.paths, setting)
-            read_back = proving.load(self._engine, model.paths, setting)
+            load = Load(weights=model.paths, setting=setting)
+            check_room(self._bench.world, load)
+            read_back = self._engine.load(load)
             where = f"point.{name}"
             used = self._engine.devices()
             refuse(
@@ -200,11 +215,25 @@ class _Prover:
             if model.pin.trained:
                 refuse(proving.insane(proof.behaviour, read_back, where=where))
             self._see_engine(name)
+            self._load_beside(name, load, settings)
         except FindingsError:
             raise
         except QlockError as error:
             raise error.within(f"point.{name}") from None
-        return self._pin(name, point, proof)
+        self._made[name] = self._pin(name, point, proof)
+        return self._made[name]
+
+    def _load_beside(self, name: str, load: Load, settings: tuple[facts.Setting, ...]) -> None:
+        """Try the point's reference beside it, where a suite needs that and the reference is known."""
+        suites = [exam.pin for exam in self._bench.exams if name in exam.pin.points]
+        reference = next((suite.reference for suite in suites if is_beside(suite)), "")
+        kept = self._kept.points if self._is_kept_engine(self._facts) else {}
+        pin = self._made.get(reference) or kept.get(reference)
+        if pin is None or reference == name:
+            return
+        setting = next(setting for setting in settings if setting.name == pin.setting)
+        other = Load(weights=self._bench.models[pin.model].paths, setting=setting)
+        refuse(load_beside(self._bench.world, self._engine, load, other, pin))
 
     def _prompts(self, name: str, point: PointSpec, read_back: facts.ReadBack) -> list[PromptsPin]:
         found = []
@@ -248,6 +277,11 @@ class _Prover:
             prompts=proof.prompts,
             probe=proof.probe,
         )
+
+
+def _place(names: list[str], name: str) -> int:
+    """Where a name stands in a list; behind all of them where it does not."""
+    return names.index(name) if name in names else len(names)
 
 
 def _why_fall_back(setting: facts.Setting, pins: Mapping[str, PointPin]) -> str:

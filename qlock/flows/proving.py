@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
 from qlock.core.base import Base
@@ -27,16 +28,16 @@ from qlock.core.canaries import (
 from qlock.core.digest import digest_of
 from qlock.core.lock import PromptsPin, SuitePin
 from qlock.core.probing import verdict
-from qlock.core.verify import Finding, Rule, differences, missing
+from qlock.core.verify import Finding, Rule, differences, missing, read_back_findings
 from qlock.engines.interface import (
     Broken,
+    Contrast,
     Contrasted,
     Done,
     Engine,
     Generate,
     Generated,
     Kept,
-    Load,
     Measure,
     Measured,
     Sampling,
@@ -107,11 +108,6 @@ class Proof(Base, frozen=True, kw_only=True):
     repeatable_why: str
 
 
-def load(engine: Engine, weights: tuple[str, ...], setting: facts.Setting) -> facts.ReadBack:
-    """Load a point and give what the engine says of itself."""
-    return engine.load(Load(weights=weights, setting=setting))
-
-
 def behave(engine: Engine, read_back: facts.ReadBack) -> Behaviour:
     """Decode the canaries.
 
@@ -149,12 +145,60 @@ def _canary(name: str, done: Done) -> facts.Canary:
 
 def _mean_nats(done: Done) -> float:
     match done:
-        case Measured(nats=nats) if nats:
+        case Measured(nats=nats) | Contrasted(reference_nats=nats) if nats:
             return math.fsum(nats) / len(nats)
         case Broken(why=why):
             raise EngineError(f"the plain text could not be scored: {why}")
         case _:
             raise EngineError("the plain text could not be scored: no values came back")
+
+
+def reference_nats(engine: Engine, read_back: facts.ReadBack) -> float:
+    """Mean nats per token of the plain text, as the reference beside the loaded point gives them.
+
+    Args:
+        engine: One that was told its reference.
+        read_back: The reference's.
+
+    Raises:
+        EngineError: The text could not be held against it.
+    """
+    (tokens,) = engine.tokenize([PLAIN_TEXT], add_special=True, parse_special=False)
+    plain = tokens[: read_back.context_tokens]
+    engine.submit(Contrast(id="plain-text", tokens=plain, score_from=1, pieces=False))
+    return _mean_nats(engine.next_done())
+
+
+def hold_read_back(
+    where: str, pinned: facts.ReadBack | UnsetType, setting: facts.Setting, seen: facts.ReadBack
+) -> list[Finding]:
+    """Rule 5: what an engine says of a loaded point against what is pinned and ordered, each place once."""
+    found: list[Finding] = []
+    if isinstance(pinned, facts.ReadBack):
+        found += differences("read-back", f"{where}.read_back", pinned, seen)
+    told = {finding.where.rpartition(".")[2] for finding in found}
+    return found + [
+        finding
+        for finding in read_back_findings(where, setting, seen)
+        if finding.where.rpartition(".")[2] not in told
+    ]
+
+
+def hold_nats(where: str, pinned: float | UnsetType, seen: float) -> list[Finding]:
+    """Rule 7: what the plain text costs, to the last digit."""
+    if pinned is UNSET:
+        return [missing("canaries", f"{where}.plain_text_nats", "a number", "the lock does not say")]
+    if pinned == seen:
+        return []
+    return [
+        Finding(
+            rule="canaries",
+            where=f"{where}.plain_text_nats",
+            expected=repr(pinned),
+            found=repr(seen),
+            effect="output",
+        )
+    ]
 
 
 def insane(behaviour: Behaviour, read_back: facts.ReadBack, *, where: str) -> list[Finding]:

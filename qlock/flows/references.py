@@ -1,6 +1,6 @@
-"""What a suite that is held against a reference needs of its points, as far as their headers say it.
+"""The reference of a suite whose points are held against one: what both must have in common, and having it beside.
 
-Does not live here: loading the reference (``flows.run_point``).
+Does not live here: when it is needed (``flows.run_point``), and what is held against it (the engine).
 """
 
 from __future__ import annotations
@@ -8,11 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from qlock.core.differing import brief
-from qlock.core.lock import ModelPin
+from qlock.core.lock import ModelPin, PointPin, SuitePin
 from qlock.core.spec import PointSpec
-from qlock.errors import InputError
+from qlock.core.verify import Finding
+from qlock.engines.interface import Engine, Load
+from qlock.errors import EngineError, InputError
+from qlock.flows import proving
 from qlock.flows.kinds import params_of, suite_kind
 from qlock.flows.proving import Exam
+from qlock.flows.room import check_room
+from qlock.world.interface import World
+
+
+def is_beside(suite: SuitePin) -> bool:
+    """Whether the points of a suite need their reference loaded beside them."""
+    return bool(suite.reference) and not is_stored(suite)
+
+
+def is_stored(suite: SuitePin) -> bool:
+    """Whether a suite reads what its reference said from a file."""
+    return bool(suite.reference) and suite.params.get("stored") is True
 
 
 def check_tokenizers(
@@ -42,6 +57,33 @@ def check_tokenizers(
                         f"`{name}` has another tokenizer than {owner}: got `{brief(found)}`, expected `{brief(expected)}`",
                         hint="leave it out of the suite with `models`; its numbers would be about other tokens",
                     ).within(here)
+
+
+def load_beside(world: World, engine: Engine, own: Load, reference: Load, pin: PointPin) -> list[Finding]:
+    """Load the reference beside the point that is loaded, and give what is not as locked (rules 5 and 7).
+
+    Args:
+        world: This machine.
+        engine: One with a point loaded.
+        own: What was loaded for that point.
+        reference: What is loaded for the reference.
+        pin: The reference's.
+
+    Raises:
+        AbsentError: There is no room for both.
+        EngineError: It could not be loaded beside, or has another vocabulary.
+    """
+    check_room(world, own, beside=reference)
+    read_back = engine.refer(reference)
+    if read_back is None:
+        raise EngineError("the engine says nothing of the reference that it loaded")
+    where = f"point.{pin.name}"
+    found = proving.hold_read_back(where, pin.read_back, reference.setting, read_back)
+    if own.setting.context_tokens >= reference.setting.context_tokens:
+        # The plain text was cut to the reference's own context.
+        nats = proving.reference_nats(engine, read_back)
+        found += proving.hold_nats(where, pin.plain_text_nats, nats)
+    return found
 
 
 def _tokenizer(point: str, points: Mapping[str, PointSpec], models: Mapping[str, ModelPin]) -> str:

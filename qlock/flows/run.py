@@ -18,8 +18,8 @@ import msgspec
 from msgspec import UNSET
 
 from qlock.core.base import Count
-from qlock.core.lock import Lock, PointPin
-from qlock.core.plan import Job, jobs
+from qlock.core.lock import Lock
+from qlock.core.plan import Job, jobs, models_of
 from qlock.core.record import Record, Row, is_done
 from qlock.core.tasks import lock_of_task, task_named
 from qlock.core.verify import Finding, refuses
@@ -348,15 +348,12 @@ class _Run:
         stopping = self._stops(found)
         self._late += stopping
         for job in self._jobs:
-            doubts = (f"model.{self._pin(job.point).model}.", "engine.")
+            doubts = ("engine.", *(f"model.{name}." for name in models_of(self._lock, job)))
             if job.name not in self._taken and any(one.where.startswith(doubts) for one in stopping):
                 self._folder.set_aside(job.name, self._segment)
 
     def _stops(self, found: list[Finding]) -> list[Finding]:
         return [f for f in found if refuses(f) and not is_allowed(f, self._asked.allow)]
-
-    def _pin(self, point: str) -> PointPin:
-        return next(pin for pin in self._lock.point if pin.name == point)
 
     def _end_segment(self) -> None:
         end_segment(

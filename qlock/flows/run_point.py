@@ -21,8 +21,8 @@ from qlock.core.gguf import describe
 from qlock.core.lock import Lock, PointPin
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Record, Row, is_done, tokens_of
-from qlock.core.verify import Finding, differences, entries, missing, read_back_findings
-from qlock.engines.interface import Engine
+from qlock.core.verify import Finding, differences, entries
+from qlock.engines.interface import Engine, Load
 from qlock.errors import InputError, QlockError
 from qlock.flows import proving
 from qlock.flows.asking import Asker, Question, respondent
@@ -34,6 +34,7 @@ from qlock.flows.grading import TrialFailure, try_grader
 from qlock.flows.headers import header_of as gguf_header_of
 from qlock.flows.laps import Laps
 from qlock.flows.proving import Exam
+from qlock.flows.references import is_beside, load_beside
 from qlock.flows.refusal import refuse
 from qlock.flows.room import check_room
 from qlock.flows.run_folder import RunFolder, header_of, row_bytes
@@ -125,10 +126,16 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
             asked[exam.pin.name] = Sitting(asker=asker, questions=proving.questions_of(asker, exam))
     _check_prompts(stage, pin, asked)
     _try_graders(asked)
-    setting = _setting(stage.lock, pin)
+    slots = load_of(stage.lock, pin, weights).setting.slots
+    beside = ""
     for job in jobs:
-        if not stage.is_over():
-            yield from _job(stage, job, asked[job.suite], laps, slots=setting.slots)
+        if stage.is_over():
+            return
+        suite = asked[job.suite].asker.suite
+        if is_beside(suite) and suite.reference != beside:
+            beside = suite.reference
+            _put_beside(stage, pin, beside, laps=laps)
+        yield from _job(stage, job, asked[job.suite], laps, slots=slots)
 
 
 def prepare_point(
@@ -150,40 +157,24 @@ def prepare_point(
         weights: Paths of the point's files.
         pci_bus_id: Where those cards sit.
     """
-    setting = _setting(lock, pin)
+    load = load_of(lock, pin, weights)
     where = f"point.{pin.name}"
-    check_room(world, weights, setting)
-    read_back = proving.load(engine, weights, setting)
-    found: list[Finding] = []
-    if isinstance(pin.read_back, facts.ReadBack):
-        found += differences("read-back", f"{where}.read_back", pin.read_back, read_back)
-    told = {finding.where.rpartition(".")[2] for finding in found}
-    found += [
-        finding
-        for finding in read_back_findings(where, setting, read_back)
-        if finding.where.rpartition(".")[2] not in told
-    ]
-    found += card_findings(where, setting, given=pci_bus_id, used=engine.devices())
+    check_room(world, load)
+    read_back = engine.load(load)
+    found = proving.hold_read_back(where, pin.read_back, load.setting, read_back)
+    found += card_findings(where, load.setting, given=pci_bus_id, used=engine.devices())
     behaviour = proving.behave(engine, read_back)
     found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
-    if pin.plain_text_nats is UNSET:
-        found.append(missing("canaries", f"{where}.plain_text_nats", "a number", "the lock does not say"))
-    elif pin.plain_text_nats != behaviour.plain_text_nats:
-        found.append(
-            Finding(
-                rule="canaries",
-                where=f"{where}.plain_text_nats",
-                expected=repr(pin.plain_text_nats),
-                found=repr(behaviour.plain_text_nats),
-                effect="output",
-            )
-        )
+    found += proving.hold_nats(where, pin.plain_text_nats, behaviour.plain_text_nats)
     engine_pin = next(entry for entry in lock.engine if entry.name == pin.engine)
     return found + proving.see_engine(world, engine, engine_pin, rule="engine-files")[1]
 
 
-def _setting(lock: Lock, pin: PointPin) -> facts.Setting:
-    return next(setting for setting in lock.setting if setting.name == pin.setting)
+def load_of(lock: Lock, pin: PointPin, weights: tuple[str, ...]) -> Load:
+    """What is loaded for a point."""
+    return Load(
+        weights=weights, setting=next(setting for setting in lock.setting if setting.name == pin.setting)
+    )
 
 
 def _prepare(stage: Stage, pin: PointPin, engine: Engine, laps: Laps) -> None:
@@ -193,6 +184,18 @@ def _prepare(stage: Stage, pin: PointPin, engine: Engine, laps: Laps) -> None:
     note_memory(stage.folder, stage.segment, pin.name, engine.memory())
     stage.on_ready(engine)
     laps.begin()
+
+
+def _put_beside(stage: Stage, pin: PointPin, name: str, *, laps: Laps) -> None:
+    """Have the reference beside the point from now on."""
+    reference = next(point for point in stage.lock.point if point.name == name)
+    own, other = (load_of(stage.lock, point, stage.weights[point.model]) for point in (pin, reference))
+
+    def prepare(engine: Engine) -> None:
+        refuse(load_beside(stage.world, engine, own, other, reference), allow=stage.allow)
+        laps.begin()
+
+    stage.seat.beside(prepare)
 
 
 def _model_template(world: World, weights: tuple[str, ...]) -> str | None:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET, UnsetType
+
 from qlock.core.base import Base
+from qlock.core.distance import Distance, distance_of
 from qlock.core.lock import Lock, SuitePin
-from qlock.core.plan import jobs, prompts_of
+from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Grade, Record, item_digest
+from qlock.core.stats import CannotTell
 from qlock.errors import AbsentError, InputError
 from qlock.flows.grading import Score, grade, score
 from qlock.flows.kinds import params_of, suite_kind
@@ -25,6 +29,8 @@ class JobScore(Base, frozen=True, kw_only=True):
     point: str
     repeat: int
     score: Score
+    distance: Distance | UnsetType = UNSET
+    """From the reference, where the suite is about that."""
 
 
 def grades_of(folder: RunFolder, lock: Lock, record: Record) -> tuple[Grade, ...]:
@@ -68,7 +74,28 @@ def job_scores(folder: RunFolder, lock: Lock) -> Iterator[JobScore]:
             continue
         found = score(tuple(grade.outcome for grade in grades))
         if found is not None:
-            yield JobScore(job=job.name, suite=job.suite, point=job.point, repeat=job.repeat, score=found)
+            yield JobScore(
+                job=job.name,
+                suite=job.suite,
+                point=job.point,
+                repeat=job.repeat,
+                score=found,
+                distance=_distance(folder, lock, job, grades),
+            )
+
+
+def _distance(folder: RunFolder, lock: Lock, job: Job, grades: tuple[Grade, ...]) -> Distance | UnsetType:
+    suite = _suite(lock, job.suite)
+    if not suite.reference:
+        return UNSET
+    pin = next(pin for pin in lock.point if pin.name == job.point)
+    slices = {item.id: item.slices for item in folder.items(prompts_of(pin, suite.name).items_digest)}
+    items = [(slices.get(grade.item, {}), grade.outcome) for grade in grades]
+    match distance_of(lock, suite, job.point, items):
+        case Distance() as found:
+            return found
+        case CannotTell():
+            return UNSET
 
 
 def _suite(lock: Lock, name: str) -> SuitePin:

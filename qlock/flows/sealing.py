@@ -14,7 +14,7 @@ from msgspec import UNSET
 from qlock import __version__
 from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock
-from qlock.core.plan import Job
+from qlock.core.plan import Job, models_of
 from qlock.core.record import Record, Seal, SealedJob, run_answers_digest
 from qlock.errors import InputError
 from qlock.flows.device import locked_device
@@ -79,7 +79,6 @@ def set_doubtful_aside(
     """
     now = {file.where: file for file in loaded}
     models = {model.name: model_places(model) for model in lock.model}
-    model_of = {pin.name: pin.model for pin in lock.point}
     facts = folder.facts()
     taken_out = False
     for number, segment in enumerate(facts.segment):
@@ -87,7 +86,8 @@ def set_doubtful_aside(
         for job in () if segment.looked_again else jobs:
             is_sure = job.name in segment.taken_over or all(
                 where in before and where in now and is_untouched(before[where], now[where])
-                for where in models[model_of[job.point]]
+                for model in models_of(lock, job)
+                for where in models[model]
             )
             if not is_sure:
                 taken_out = folder.set_aside(job.name, number) or taken_out

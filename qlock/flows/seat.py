@@ -34,17 +34,24 @@ class Seat:
         self._start = start
         self._engine: Engine | None = None
         self._prepare: Callable[[Engine], object] | None = None
+        self._beside: Callable[[Engine], object] | None = None
 
     def point(self, prepare: Callable[[Engine], object]) -> None:
         """Take a point: ``prepare`` loads it and checks it, now and after every restart."""
-        self._prepare = prepare
+        self._prepare, self._beside = prepare, None
+        prepare(self._living())
+
+    def beside(self, prepare: Callable[[Engine], object]) -> None:
+        """Put something beside the point, such as its reference: now, and after every restart at this point."""
+        self._beside = prepare
         prepare(self._living())
 
     def restart(self) -> None:
         """End what is left of the engine and prepare the point in a new one."""
         self.close()
-        if self._prepare is not None:
-            self._prepare(self._living())
+        for prepare in (self._prepare, self._beside):
+            if prepare is not None:
+                prepare(self._living())
 
     @property
     def is_up(self) -> bool:

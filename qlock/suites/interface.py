@@ -14,7 +14,8 @@ A suite is a module ``qlock/suites/<kind>.py`` (or a folder) that defines
 
 Only where a suite needs them, it also defines
 
-- ``REFERENCE = True``: every point is held against the one that ``[compare] reference`` names;
+- ``REFERENCE = True``: every point is held against the one that ``[compare] reference`` names, which is loaded beside
+  it, or whose log-probabilities are read from a file where the suite's own key ``stored`` is true;
 - ``tokenizer_of(data, params)``: the ``tokenizer_digest`` that its data is made of; empty where any will do.
 
 All of it is pure: the same replies give the same outcome, so a record keeps the replies and is graded again by

@@ -111,7 +111,7 @@ def test_a_divergence_is_paired_by_its_tokens_and_has_no_mark() -> None:
     (name,) = sitting.outcomes
     two = replace(sitting, outcomes={name: DIVERGENCE})
     one = replace(sitting, outcomes={name: replace(DIVERGENCE, nats=(1.0,))})
-    assert (mark_of(DIVERGENCE), cost_of(DIVERGENCE), cost_of(Right())) == (None, (3.0, 2), None)
+    assert (mark_of(DIVERGENCE), cost_of(DIVERGENCE), cost_of(Right())) == (None, (0.75, 2), None)
     assert len(pair((two,), (two,)).scored) == 1
     for other in (one, sitting, replace(sitting, outcomes={name: Right()})):
         found = pair((two,), (other,))

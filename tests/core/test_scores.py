@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from qlock.core import scores, stats
 from qlock.core.pairs import Bounds, Cells, Pairing, pair
+from qlock.core.perplexity import Perplexities
 from qlock.core.scores import (
     DetectableMean,
     LargeSample,
     Levels,
-    Perplexities,
     Score,
     against_noise,
     described,
@@ -23,7 +23,7 @@ from qlock.core.scores import (
     withheld,
 )
 from qlock.core.stats import CannotTell, Detectable, Interval, PairedTest
-from tests.fakes.comparisons import a_reading, a_sitting
+from tests.fakes.comparisons import a_distance, a_reading, a_sitting
 
 replace = msgspec.structs.replace
 
@@ -115,6 +115,43 @@ def test_text_is_compared_in_nats_per_token_and_as_perplexity() -> None:
     assert found.bounds == CannotTell(why="a cost in nats has no upper bound")
     assert found.verdict == "b-worse"
     assert of_text(b, a).verdict == "b-better"
+
+
+def of_distance(a: list[float], b: list[float]) -> Score:
+    return score(pair((a_distance(a),), (a_distance(b),)))
+
+
+def test_two_points_are_compared_by_their_distances_window_by_window() -> None:
+    near = [0.05 + 0.001 * index for index in range(12)]
+    far = [mean + 0.01 + 0.0005 * (index % 3) for index, mean in enumerate(near)]
+    found = of_distance(near, far)
+    assert (found.measure, found.pairs) == ("kld", 12)
+    assert isinstance(found.levels, Levels)
+    assert found.levels.a == pytest.approx(0.0555)
+    assert found.levels.change == pytest.approx(0.0105)
+    assert isinstance(found.difference, Interval)
+    assert found.perplexities == CannotTell(why="no text was scored")
+    assert found.bounds == CannotTell(why="a cost in nats has no upper bound")
+    assert found.verdict == "b-worse"
+    assert of_distance(far, near).verdict == "b-better"
+    assert of_distance(far, far).verdict == "no-difference-seen"
+
+
+def test_the_distance_of_the_reference_from_itself_is_nothing_to_test_against() -> None:
+    far = [0.05 + 0.001 * index for index in range(12)]
+    for found in (of_distance([0.0] * 12, far), of_distance(far, [0.0] * 12)):
+        assert (found.verdict, found.why) == (
+            "withheld",
+            "one side is the reference itself: the distance is the figure, and no test says more",
+        )
+
+
+def test_a_difference_that_could_be_the_way_of_measuring_is_said_so() -> None:
+    near = [0.05 + 0.001 * index for index in range(12)]
+    found = of_distance(near, [mean + 1e-5 for mean in near])
+    assert found.verdict == "b-worse"
+    within = against_noise(found, 5e-5, why="rounding")
+    assert (within.verdict, within.why) == ("within-noise", "rounding")
 
 
 def test_windows_of_unequal_length_weigh_by_their_tokens() -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from qlock.core.exchange import (
     Completed,
+    Diverged,
     Divergence,
     Ending,
     Excluded,
@@ -112,6 +113,40 @@ def a_reading(nats: list[float], tokens: int = 100) -> Sitting:
         )
         outcomes[item] = Nats(nats_sum=cost, nats_square_sum=cost * cost / tokens, scored_tokens=tokens)
     return Sitting(repeat=1, items=len(nats), rows=tuple(rows), outcomes=outcomes, grade_version=1)
+
+
+def a_distance(kld: list[float], tokens: int = 20) -> Sitting:
+    """One job of the text `distance`: the divergence of each window, spread over its tokens; zero is the reference's."""
+    rows = []
+    outcomes: dict[str, Outcome] = {}
+    for number, mean in enumerate(kld, start=1):
+        item = f"window-{number:04d}"
+        slices = {"half": "first" if number <= len(kld) / 2 else "second"}
+        costs = tuple(2.0 + 0.25 * (index % 5) for index in range(tokens))
+        apart = tuple(mean * (0.5 + index / (tokens - 1)) for index in range(tokens))
+        nats = tuple(cost + 0.5 * far for cost, far in zip(costs, apart, strict=True))
+        same = tuple(far < 0.1 for far in apart)
+        reply = Diverged(
+            nats=nats,
+            reference_nats=costs,
+            kld_nats=apart,
+            reverse_kld_nats=apart,
+            same_top=same,
+            pieces=(),
+        )
+        outcomes[item] = Divergence(
+            nats=nats,
+            reference_nats=costs,
+            kld_nats=apart,
+            reverse_kld_nats=apart,
+            same_top=same,
+            depth_tokens=250,
+            token_kinds=("prose", "number") * (tokens // 2),
+        )
+        rows.append(
+            a_row(item, item_digest=item_digest(item, slices, {"w": number}), slices=slices, replies=(reply,))
+        )
+    return Sitting(repeat=1, items=len(kld), rows=tuple(rows), outcomes=outcomes, grade_version=1)
 
 
 def a_plain_lock(**changes: Any) -> Lock:

@@ -317,18 +317,18 @@ def a_kld_suite(**changes: Any) -> SuitePin:
     return msgspec.structs.replace(suite, **changes)
 
 
+def with_kld(lock: Lock) -> Lock:
+    """The lock with `a_kld_suite` in front of its suites."""
+    asked = a_prompts("distance", items=40)
+    points = tuple(
+        msgspec.structs.replace(point, prompts=(asked, *(point.prompts or ()))) for point in lock.point
+    )
+    return msgspec.structs.replace(lock, suite=(a_kld_suite(), *lock.suite), point=points)
+
+
 def a_kld_lock(**changes: Any) -> Lock:
     """The lock with `a_kld_suite` beside the others."""
-    lock = a_lock()
-    asked = a_prompts("distance", items=40)
-    lock = msgspec.structs.replace(
-        lock,
-        suite=(a_kld_suite(), *lock.suite),
-        point=tuple(
-            msgspec.structs.replace(point, prompts=(asked, *(point.prompts or ()))) for point in lock.point
-        ),
-    )
-    return msgspec.structs.replace(lock, **changes)
+    return msgspec.structs.replace(with_kld(a_lock()), **changes)
 
 
 def a_point(model: str = "Q4_K_M", **changes: Any) -> PointPin:

@@ -82,6 +82,8 @@ class Script:
         self.before_item: Callable[[str], None] = lambda _: None
         """Called before each item of a suite is answered."""
         self.before_load: Callable[[Load], None] = lambda _: None
+        self.kind: type[FakeEngine] = FakeEngine
+        """What opens."""
         self.start_error = ""
         """Why no engine starts; empty when one does."""
         self.cards: list[str] = []
@@ -119,7 +121,7 @@ class Script:
         if self.start_error:
             raise EngineError(self.start_error)
         self.opened += 1
-        return FakeEngine(self, lib_folder or self.folder, self.devices(cuda_visible_devices))
+        return self.kind(self, lib_folder or self.folder, self.devices(cuda_visible_devices))
 
 
 class FakeEngine:

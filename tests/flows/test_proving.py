@@ -8,7 +8,7 @@ import pytest
 from qlock.core.canaries import CANARIES, PROBE_PROMPTS, STEPS
 from qlock.core.digest import digest_of
 from qlock.core.facts import ReadBack
-from qlock.engines.interface import Broken, Done, Generated, Measured
+from qlock.engines.interface import Broken, Done, Generated, Load, Measured
 from qlock.errors import EngineError
 from qlock.flows import proving
 from qlock.world.interface import World
@@ -32,7 +32,7 @@ def world(tmp_path: Path) -> World:
 def loaded(script: Script, *, context_tokens: int = 2048) -> tuple[FakeEngine, ReadBack]:
     engine = script.open_engine()
     setting = msgspec.structs.replace(SETTING, context_tokens=context_tokens)
-    return engine, proving.load(engine, (str(script.folder / "libllama.so"),), setting)
+    return engine, engine.load(Load(weights=(str(script.folder / "libllama.so"),), setting=setting))
 
 
 class Faulty(FakeEngine):
@@ -118,7 +118,7 @@ def test_an_answer_of_unexpected_shape_is_an_error(script: Script, fault: Done, 
     engine, read_back = loaded(script)
     faulty = Faulty(script, script.folder, ())
     faulty.fault = fault
-    proving.load(faulty, (str(script.folder / "libllama.so"),), SETTING)
+    faulty.load(Load(weights=(str(script.folder / "libllama.so"),), setting=SETTING))
     with pytest.raises(EngineError) as caught:
         proving.behave(faulty, read_back)
     assert str(caught.value) == message

@@ -4,17 +4,42 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from qlock.core.comparison import Distances
 from qlock.core.differing import brief
+from qlock.core.distance import Distance
+from qlock.core.facts import ReadBack
 from qlock.core.lock import read_lock
+from qlock.core.plan import jobs
 from qlock.core.traces import write_traces
-from qlock.errors import InputError
+from qlock.engines.interface import Contrasted, Done, KeptFile, Load
+from qlock.errors import AbsentError, EngineError, InputError
+from qlock.flows import check, diff
+from qlock.flows.refusal import FindingsError
+from qlock.world.interface import Memory
 from tests.broken.make_gguf import STRING, U32, array, gguf, kv, tensor
 from tests.core.test_traces import a_header, a_trace
 from tests.fakes.documents import a_digest
+from tests.fakes.engine import FakeEngine
 from tests.fakes.kld import KLD, add_kld
-from tests.fakes.project import Project, refusal
+from tests.fakes.project import Project, folder_of, refusal, sealed, tiny_gguf, undisturbed, wheres
+from tests.fakes.world import FixedHost
 
 WORDS = ["a", "b", "c"]
+
+
+class HostOf(FixedHost):
+    """A host with so much memory."""
+
+    def __init__(self, total_bytes: int) -> None:
+        super().__init__()
+        self.total_bytes = total_bytes
+
+    def memory(self) -> Memory:
+        return Memory(total_bytes=self.total_bytes, available_bytes=self.total_bytes, limited_by="machine")
 
 
 def other_vocabulary() -> bytes:
@@ -71,3 +96,194 @@ def test_traces_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     message, _ = refusal(project, InputError, prove=False)
     assert message.startswith("suite.distance: `A@plain` has another tokenizer than the data: got `blake3:")
     assert message.endswith(f"expected `{brief(a_digest('tokenizer'))}`")
+
+
+# ---------------------------------------------------------------- beside the point
+
+
+class Turned(FakeEngine):
+    """Decodes a reference otherwise than it decodes the same point alone."""
+
+    def next_done(self) -> Done:
+        match super().next_done():
+            case Contrasted() as done:
+                turned = tuple(cost + 0.5 for cost in done.reference_nats)
+                return msgspec.structs.replace(done, reference_nats=turned)
+            case done:
+                return done
+
+
+class Other(FakeEngine):
+    """Says something else of a reference."""
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        read_back = super().refer(reference)
+        assert read_back is not None
+        return msgspec.structs.replace(read_back, threads=9)
+
+
+class Silent(FakeEngine):
+    """Says nothing of a reference."""
+
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        super().refer(reference)
+        return None
+
+
+def opens(project: Project, kind: type[FakeEngine]) -> None:
+    """Have the script's engines be of another kind."""
+    project.script.kind = kind
+
+
+def test_each_point_is_proved_with_its_reference_beside_it(tmp_path: Path) -> None:
+    project = add_kld(Project(tmp_path))
+    project.models["C"] = "file:models/a.gguf"
+    add_kld(project, more='models = ["B", "C"]\n')
+    project.lock()
+    assert project.script.loads == ["a.gguf", "b.gguf", "a.gguf"]
+    assert project.script.references == ["a.gguf", "a.gguf"]
+
+
+def test_a_point_that_is_added_is_held_against_the_reference_that_is_kept(tmp_path: Path) -> None:
+    project = add_kld(Project(tmp_path))
+    project.lock()
+    project.write("models/c.gguf", tiny_gguf(3))
+    project.models["C"] = "file:models/c.gguf"
+    add_kld(project)
+    project.script.loads.clear()
+    project.script.references.clear()
+    project.resolve()
+    assert (project.script.loads, project.script.references) == (["c.gguf"], ["a.gguf"])
+
+
+def test_an_engine_that_cannot_hold_a_reference_beside_is_no_proof(tmp_path: Path) -> None:
+    project = add_kld(Project(tmp_path))
+    opens(project, Turned)
+    with pytest.raises(FindingsError) as caught:
+        project.resolve()
+    (finding,) = caught.value.findings
+    assert (finding.rule, finding.where) == ("canaries", "point.A@plain.plain_text_nats")
+    opens(project, Silent)
+    assert refusal(project, EngineError) == (
+        "point.B@plain: the engine says nothing of the reference that it loaded",
+        "",
+    )
+
+
+def test_there_must_be_room_for_both(tmp_path: Path) -> None:
+    project = add_kld(Project(tmp_path))
+    size = (project.path / "models/a.gguf").stat().st_size
+    project.change_world(host=HostOf(size + size // 2))
+    message, hint = refusal(project, AbsentError)
+    assert message.startswith("point.B@plain: the point and its reference beside it need at least")
+    assert hint == "set `stored = true` in the suite: then they are loaded one after the other"
+
+
+# ---------------------------------------------------------------- running
+
+
+@pytest.fixture
+def distant(tmp_path: Path) -> Project:
+    """A project whose suite `distance` is locked."""
+    project = add_kld(Project(tmp_path))
+    project.lock()
+    project.script.loads.clear()
+    project.script.references.clear()
+    return project
+
+
+def test_a_run_has_the_reference_beside_each_point_that_is_held_against_it(distant: Project) -> None:
+    ran = sealed(distant)
+    assert distant.script.loads == ["a.gguf", "b.gguf"]
+    assert distant.script.references == ["a.gguf", "a.gguf"]
+    own, other = (score for score in ran.scores if score.suite == "distance")
+    assert (own.score.what, own.score.value, own.score.items) == ("kld_nats", 0.0, 3)
+    assert isinstance(own.distance, Distance)
+    assert isinstance(other.distance, Distance)
+    assert (own.distance.is_identical, other.distance.is_identical) == (True, False)
+    assert other.score.value == other.distance.figures.kld_nats.value > 0
+    assert {score.distance for score in ran.scores if score.suite != "distance"} == {UNSET}
+
+
+def test_a_task_has_what_it_is_held_against(distant: Project) -> None:
+    ran = distant.run(task="B@plain")
+    assert ran.state == "sealed"
+    assert (distant.script.loads, distant.script.references) == (["b.gguf"], ["a.gguf"])
+    assert [score.job for score in ran.scores] == ["digits.B@plain.1", "distance.B@plain.1", "text.B@plain.1"]
+
+
+def test_a_restart_puts_the_reference_beside_again(distant: Project) -> None:
+    expected = undisturbed(distant)
+    distant.script.references.clear()
+    distant.script.kills["window-0002"] = 1
+    ran = distant.run(repeat_lock=True)
+    assert ran.answers_digest == expected
+    assert distant.script.references == ["a.gguf"] * 3
+
+
+def test_a_reference_that_speaks_otherwise_is_refused(distant: Project) -> None:
+    opens(distant, Turned)
+    ran = distant.run()
+    assert ran.state == "refused"
+    assert wheres(ran) == [("canaries", "point.A@plain.plain_text_nats")]
+    opens(distant, Other)
+    ran = distant.run()
+    assert wheres(ran) == [("read-back", "point.A@plain.read_back.threads")]
+
+
+def test_a_run_is_checked_with_the_reference_beside(distant: Project) -> None:
+    order = check.Asked(lock_path=distant.lock_path)
+    assert check.check(distant.world, order, distant.script.open_engine).state == "verified"
+    assert distant.script.references == ["a.gguf", "a.gguf"]
+    opens(distant, Turned)
+    found = check.check(distant.world, order, distant.script.open_engine)
+    assert {finding.where for finding in found.findings} == {"point.A@plain.plain_text_nats"}
+
+
+def test_what_was_held_against_a_file_that_was_touched_is_measured_again(distant: Project) -> None:
+    def touch(item: str) -> None:
+        if item == "window-0003" and "distance.B" in distant.progress[-1].job:
+            distant.write("models/a.gguf", (distant.path / "models/a.gguf").read_bytes())
+
+    distant.script.before_item = touch
+    ran = distant.run()
+    assert ran.state == "refused"
+    folder = folder_of(distant, ran)
+    lock, _ = folder.lock()
+    rows = {job.name: len(folder.present_record(job.name).rows) for job in jobs(lock)}
+    # Of B, what has nothing to do with A's file stays.
+    assert {name for name, count in rows.items() if count} == {"digits.B@plain.1", "text.B@plain.1"}
+
+
+def test_two_distances_are_paired_window_by_window(distant: Project) -> None:
+    ran = sealed(distant)
+    assert ran.folder is not None
+    (comparison,) = diff.diff(distant.world, diff.Asked(left=str(ran.folder)))
+    found = next(suite for suite in comparison.suite if suite.suite == "distance")
+    assert (found.score.measure, found.score.pairs, found.kind) == ("kld", 3, "kld")
+    assert isinstance(found.distances, Distances)
+    assert isinstance(found.distances.a, Distance)
+    assert isinstance(found.distances.b, Distance)
+    assert (found.distances.a.is_identical, found.distances.b.is_identical) == (True, False)
+
+
+def test_traces_are_run_and_their_tokens_told_apart(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    digest = read_lock(project.lock(prove=False).data, name="x").model[0].tokenizer_digest
+    text = b'{"name": "f", "arguments": {"city": "Rome"}} for 3 days'
+    trace = a_trace(prompt=(256, 1), answer=tuple(text), slices={"part": "a"})
+    header = a_header(1, tokenizer_digest=digest)
+    add_kld(project, traces=write_traces(header, [trace])).lock()
+    ran = sealed(project)
+    (found,) = (score.distance for score in ran.scores if score.job == "distance.B@plain.1")
+    assert isinstance(found, Distance)
+    (kinds,) = found.parts
+    assert kinds.by == "token-kind"
+    assert {row.name for row in kinds.row} == {
+        "argument-name",
+        "argument-value",
+        "function-name",
+        "number",
+        "prose",
+        "punctuation",
+    }

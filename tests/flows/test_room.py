@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from qlock.engines.interface import Load
 from qlock.errors import AbsentError
 from qlock.flows.room import check_room
 from qlock.world.interface import Memory
@@ -40,7 +41,7 @@ def test_a_point_that_does_not_fit_is_refused_before_it_is_loaded(tmp_path: Path
     world = msgspec.structs.replace(real_world(), host=SmallHost())
     weights = model(tmp_path)
     with pytest.raises(AbsentError) as caught:
-        check_room(world, (weights,), a_setting(context_tokens=2048, slots=2))
+        check_room(world, Load(weights=(weights,), setting=a_setting(context_tokens=2048, slots=2)))
     size = Path(weights).stat().st_size
     assert str(caught.value) == (
         f"the point needs at least 94.4 MB of memory (weights {size} B, KV cache 94.4 MB), "
@@ -53,4 +54,19 @@ def test_a_point_that_does_not_fit_is_refused_before_it_is_loaded(tmp_path: Path
 
 def test_a_point_that_fits_passes(tmp_path: Path) -> None:
     world = msgspec.structs.replace(real_world(), host=SmallHost())
-    check_room(world, (model(tmp_path),), a_setting(context_tokens=256, slots=1))
+    check_room(world, Load(weights=(model(tmp_path),), setting=a_setting(context_tokens=256, slots=1)))
+
+
+def test_a_point_and_its_reference_must_fit_together(tmp_path: Path) -> None:
+    world = msgspec.structs.replace(real_world(), host=SmallHost())
+    half = Load(weights=(model(tmp_path),), setting=a_setting(context_tokens=256, slots=1))
+    other = msgspec.structs.replace(half, setting=a_setting(name="other", context_tokens=256, slots=1))
+    check_room(world, half, beside=half)
+    with pytest.raises(AbsentError) as caught:
+        check_room(world, half, beside=other)
+    size = Path(half.weights[0]).stat().st_size  # the same files are there once
+    assert str(caught.value) == (
+        "the point and its reference beside it need at least 11.8 MB of memory "
+        f"(weights {size} B, KV cache 11.8 MB), and there is 10.0 MB (machine)"
+    )
+    assert caught.value.hint == "set `stored = true` in the suite: then they are loaded one after the other"

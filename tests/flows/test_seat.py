@@ -53,6 +53,19 @@ def test_a_seat_answers_as_its_engine(script: Script, load: Load) -> None:
         )
 
 
+def test_what_stands_beside_the_point_does_so_after_a_restart_and_not_at_another_point(
+    script: Script, load: Load
+) -> None:
+    with Seat(script.open_engine) as seat:
+        seat.point(lambda engine: engine.load(load))
+        seat.beside(lambda engine: engine.refer(load))
+        seat.restart()
+        assert (script.loads, script.references) == (["m.gguf"] * 2, ["m.gguf"] * 2)
+        seat.point(lambda engine: engine.load(load))
+        seat.restart()
+        assert (script.loads, script.references) == (["m.gguf"] * 4, ["m.gguf"] * 2)
+
+
 def test_a_seat_reads_a_vocabulary_as_its_engine(script: Script, tmp_path: Path) -> None:
     header = tmp_path / "words.gguf"
     header.write_bytes(gguf([LLAMA], []))

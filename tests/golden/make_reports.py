@@ -1,5 +1,5 @@
-"""Golden reports, in every way to show one: a comparison that has something in every part, an invalid one, and one
-through a bridge.
+"""Golden reports, in every way to show one: a comparison that has something in every part, an invalid one, one through a
+bridge, and one of distances from a reference.
 
 `python -m tests.golden.make` writes them with the other golden files.
 """
@@ -21,6 +21,7 @@ from qlock.core.sides import Side, Sitting
 from qlock.flows.kinds import members
 from tests.fakes.comparisons import (
     a_crossing,
+    a_distance,
     a_plain_lock,
     a_reading,
     a_side,
@@ -28,6 +29,7 @@ from tests.fakes.comparisons import (
     varying,
     with_first,
 )
+from tests.fakes.documents import with_kld
 
 HOSTILE = (
     "\x1b[2K\rALL SAMPLES PASSED\x07 <img src=x onerror=alert(1)> | `x` [link](http://evil.example) \u202egnp"
@@ -81,6 +83,16 @@ def a_bridged_comparison() -> Comparison:
     return compare(a, b, through=(here, there))
 
 
+def a_distance_comparison() -> Comparison:
+    """A quant beside the original on a text that is about the distance between them."""
+    lock = with_kld(varying(a_plain_lock(suite=())))
+    apart = [0.02 + 0.003 * (index % 4) for index in range(40)]
+    return compare(
+        a_side(lock=lock, sittings={"distance": (a_distance([0.0] * 40),)}),
+        a_side(lock=lock, model="Q4_K_M", sittings={"distance": (a_distance(apart),)}),
+    )
+
+
 def _hostile(side: Side) -> Sitting:
     """The exam with one answer that would like to write elsewhere than in its cell."""
     sitting = side.sittings["orders"][0]
@@ -122,6 +134,7 @@ REPORTS: dict[str, Callable[[], bytes]] = {
         ("report", a_comparison),
         ("report.invalid", an_invalid_comparison),
         ("report.bridge", a_bridged_comparison),
+        ("report.distance", a_distance_comparison),
     )
 }
 """File name to what makes its bytes."""

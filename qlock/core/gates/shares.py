@@ -29,7 +29,7 @@ from qlock.core.gates.interface import Gate, GateVerdict, PairsSeen, gate, undec
 from qlock.core.pairs import MOST_MISSING_SHARE, Cells, Pair, Pairing, ending_of
 from qlock.core.record import Row
 from qlock.core.rules import AgreementShare, EndingShare, NoMoreErrors, NonInferior, ShareSpec
-from qlock.core.scores import paired_scores
+from qlock.core.scores import is_cost, measure_of, paired_scores
 from qlock.core.slices import slices_meant, slices_of
 from qlock.core.stats import CannotTell, Interval, PairsNeeded
 from qlock.core.units import count_text, share_percent
@@ -94,7 +94,7 @@ def _seen(rule: ShareSpec, pairing: Pairing) -> list[Pair] | str:
     match rule:
         case NonInferior() | NoMoreErrors():
             pairs = pairs_in(pairing.scored, rule.slice)
-            if not isinstance(pairs, str) and paired_scores(pairs, exact=False).measure == "nats-per-token":
+            if not isinstance(pairs, str) and is_cost(measure_of(pairs)):
                 return "the suite has no right and wrong"
             return pairs
         case EndingShare() | AgreementShare():

@@ -15,7 +15,7 @@ from qlock.core.comparison import Comparison, Suite
 from qlock.core.endings import EndingRow, Endings
 from qlock.core.exchange import Ending
 from qlock.core.rules import NonInferior
-from qlock.core.scores import Levels, Measure
+from qlock.core.scores import Levels, Measure, is_cost
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import share_percent
 from qlock.reports.html.drawing import WIDTH, axis_below, box, drawing, figure, line, number, shortened, word
@@ -46,8 +46,8 @@ class Difference(Base, frozen=True, kw_only=True):
 def comparison_plots(comparison: Comparison) -> Iterator[Markup]:
     """Every drawing that has something to show."""
     rows = [(suite.score.measure, row) for suite in comparison.suite for row in _rows(comparison, suite)]
-    for unit, is_text in (("points", False), ("nats a token", True)):
-        shown = [row for measure, row in rows if (measure == "nats-per-token") == is_text]
+    for unit, in_nats in (("points", False), ("nats a token", True)):
+        shown = [row for measure, row in rows if is_cost(measure) == in_nats]
         if shown:
             yield _differences(shown, unit)
     for suite in comparison.suite:
@@ -94,7 +94,7 @@ def _row(name: str, measure: Measure, levels: Levels, found: Interval | CannotTe
 
 def _times(measure: Measure) -> float:
     """From a measure to the unit that it is drawn in."""
-    return 1.0 if measure == "nats-per-token" else 100.0
+    return 1.0 if is_cost(measure) else 100.0
 
 
 def _margin(comparison: Comparison, suite: Suite, slice_: str) -> float | None:

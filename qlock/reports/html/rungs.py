@@ -11,7 +11,7 @@ from typing import Literal
 
 from qlock.core.base import Base, Finite
 from qlock.core.ladder import Ladder, Rung, mark_in
-from qlock.core.scores import Measure
+from qlock.core.scores import Measure, is_cost
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import gb_of_bytes
 from qlock.reports.html.drawing import WIDTH, axis_below, axis_left, drawing, figure, line, shortened, word
@@ -66,7 +66,7 @@ def _dot(rung: Rung, suite: str, measure: Measure, across: float) -> Iterator[Do
     mark = mark_in(rung, suite)
     if mark is None or mark.measure != measure or across <= 0:
         return
-    times = 1.0 if measure == "nats-per-token" else 100.0
+    times = 1.0 if is_cost(measure) else 100.0
     match mark.level, mark.interval:
         case CannotTell(), _:
             return
@@ -94,7 +94,7 @@ def _plot(suite: str, measure: Measure, dots: Sequence[Dot], across: str) -> Mar
     x = by_ratio([dot.across for dot in dots], _LEFT, _RIGHT)
     y = spanning(levels, _BOTTOM, _TOP)
     name = measure_text(measure)
-    name = f"{name}, lower is better" if measure == "nats-per-token" else f"{name}, %"
+    name = f"{name}, lower is better" if is_cost(measure) else f"{name}, %"
     front = sorted((dot for dot in dots if dot.is_on_front), key=lambda dot: dot.across)
     parts = [axis_below(x, steps(x), y=_BOTTOM, top=_TOP, name=across), axis_left(y, _LEFT, _RIGHT, name)]
     parts += [line(_place(one, x, y), _place(other, x, y), "front") for one, other in pairwise(front)]

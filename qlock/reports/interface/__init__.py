@@ -17,6 +17,7 @@ from typing import Protocol
 from qlock.core.comparison import Comparison
 from qlock.reports.interface import answers, ground, scores
 from qlock.reports.interface.bridge import bridge
+from qlock.reports.interface.distance import distances
 from qlock.reports.interface.gates import gates
 from qlock.reports.interface.ladder import ladder_parts
 from qlock.reports.interface.part import Part, Row
@@ -51,6 +52,7 @@ def parts(comparison: Comparison) -> Iterator[Part]:
         scores.scores(comparison),
         answers.endings(comparison),
         answers.agreement(comparison),
+        *(part for suite in comparison.suite for part in distances(suite)),
         *map(answers.slices, comparison.suite),
         *map(answers.flips, comparison.suite),
         ground.recipes(comparison),

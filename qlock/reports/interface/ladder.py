@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from qlock.core.ladder import Best, Ladder, Mark, Rung
-from qlock.core.scores import Measure
+from qlock.core.scores import Measure, is_cost
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import bytes_text, share_percent
 from qlock.reports.interface.part import Part, Row
@@ -58,7 +58,7 @@ def shown_level(measure: Measure, value: float) -> float:
 def level_text(measure: Measure, value: float) -> str:
     """The same in words."""
     shown = shown_level(measure, value)
-    return f"{shown:.4g}" if measure == "nats-per-token" else share_percent(min(max(shown, 0.0), 1.0))
+    return f"{shown:.4g}" if is_cost(measure) else share_percent(min(max(shown, 0.0), 1.0))
 
 
 def measure_text(measure: Measure) -> str:

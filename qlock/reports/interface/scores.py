@@ -8,13 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qlock.core.comparison import Comparison, Suite
-from qlock.core.scores import (
-    DetectableMean,
-    Levels,
-    Perplexities,
-    Score,
-    Smallest,
-)
+from qlock.core.perplexity import Perplexities
+from qlock.core.scores import DetectableMean, Levels, Score, Smallest, is_cost
 from qlock.core.stats import CannotTell, Detectable, Interval, PairedTest
 from qlock.core.units import share_percent, share_points
 from qlock.reports.interface.part import Part, Row
@@ -115,7 +110,7 @@ def _about(suite: Suite) -> Iterator[str]:
     for floor in suite.noise:
         moved = (
             f"{floor.value:.6f} nats a token"
-            if floor.measure == "nats-per-token"
+            if is_cost(floor.measure)
             else f"the marks of {share_percent(floor.value)} of {floor.pairs} items"
         )
         yield f"noise: between two runs of side {floor.side.upper()}, {moved} moved"

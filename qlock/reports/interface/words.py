@@ -5,7 +5,7 @@ Does not live here: units that are not of comparisons (``core.units``).
 
 from __future__ import annotations
 
-from qlock.core.scores import LargeSample, Measure, Verdict
+from qlock.core.scores import LargeSample, Measure, Verdict, is_cost
 from qlock.core.stats import CannotTell, Interval, PairedTest
 from qlock.core.units import share_percent, share_points
 
@@ -23,12 +23,16 @@ MEASURES: dict[Measure, str] = {
     "right-share": "right",
     "mean-mark": "mean mark",
     "nats-per-token": "nats per token",
+    "kld": "KL divergence",
 }
 
 
 def level(measure: Measure, value: float) -> str:
     """A level in its measure's unit; an end of an interval beyond 0 or 1 is shown there."""
-    return f"{value:.4f}" if measure == "nats-per-token" else share_percent(min(max(value, 0.0), 1.0))
+    if not is_cost(measure):
+        return share_percent(min(max(value, 0.0), 1.0))
+    written = f"{value:.{_digits(measure)}f}"
+    return written.lstrip("-") if float(written) == 0 else written
 
 
 def difference(measure: Measure, value: float) -> str:
@@ -36,10 +40,15 @@ def difference(measure: Measure, value: float) -> str:
 
     An end of an interval of few items may lie beyond what a difference of shares can be; it is shown at that border.
     """
-    if measure != "nats-per-token":
+    if not is_cost(measure):
         return share_points(min(max(value, -1.0), 1.0))
-    written = f"{value:+.4f}"
+    written = f"{value:+.{_digits(measure)}f}"
     return f"{written.lstrip('+-') if float(written) == 0 else written} nats"
+
+
+def _digits(measure: Measure) -> int:
+    """As llama-perplexity prints them."""
+    return 6 if measure == "kld" else 4
 
 
 def interval_text(measure: Measure, found: Interval | CannotTell, *, signed: bool = True) -> str:

@@ -1,0 +1,84 @@
+"""How far one point of a lock lies from its reference: the figures of a job of divergences, and how to take them.
+
+Does not live here: the figures themselves (``core.kld``, ``core.kld_parts``), and two points side by side
+(``core.compare``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from qlock.core.base import Base, Finite
+from qlock.core.effects import what_changes_output
+from qlock.core.exchange import Divergence, Outcome
+from qlock.core.kld import STORED_FLOOR_NATS, Kld, kld_of
+from qlock.core.kld_parts import Parts, parts_of
+from qlock.core.lock import Lock, SuitePin
+from qlock.core.stats import CannotTell
+
+ROUNDING_FLOOR_NATS = 1e-6
+"""The same for two models side by side: what float32 can do to a sum over a vocabulary, with room to spare."""
+
+
+class Distance(Base, frozen=True, kw_only=True, tag_field="kind", tag="distance"):
+    """A point's distance from the reference of a suite."""
+
+    reference: str
+    is_identical: bool
+    """Whether both are the same bytes under the same setting, and gave the same numbers: then there is no distance."""
+    floor_nats: Finite
+    """What the way of measuring cannot tell from 0."""
+    figures: Kld
+    parts: tuple[Parts, ...]
+
+    @property
+    def is_below_floor(self) -> bool:
+        """Whether the mean divergence could be the way of measuring alone."""
+        return not self.is_identical and abs(self.figures.kld_nats.value) < self.floor_nats
+
+
+def distance_of(
+    lock: Lock, suite: SuitePin, point: str, items: Iterable[tuple[Mapping[str, str], Outcome]]
+) -> Distance | CannotTell:
+    """The distance of a point, or why there is none.
+
+    Args:
+        lock: Of the run.
+        suite: With a reference.
+        point: Its name.
+        items: Slices and outcome of each.
+    """
+    every = list(items)
+    figures = kld_of(outcome for _, outcome in every)
+    match figures:
+        case CannotTell():
+            return figures
+        case Kld():
+            return Distance(
+                reference=suite.reference,
+                is_identical=figures.is_zero and _ground(lock, point) == _ground(lock, suite.reference),
+                floor_nats=floor_of(suite),
+                figures=figures,
+                parts=parts_of(every),
+            )
+
+
+def has_divergences(outcomes: Iterable[Outcome]) -> bool:
+    """Whether any of them is one."""
+    return any(isinstance(outcome, Divergence) for outcome in outcomes)
+
+
+def floor_of(suite: SuitePin) -> float:
+    """The mean divergence, in nats, that the way of measuring cannot tell from 0."""
+    return STORED_FLOOR_NATS if suite.params.get("stored") is True else ROUNDING_FLOOR_NATS
+
+
+def _ground(lock: Lock, point: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Bytes and setting of a point, without the names that people gave."""
+    pin = next(entry for entry in lock.point if entry.name == point)
+    model = next(entry for entry in lock.model if entry.name == pin.model)
+    setting = next(entry for entry in lock.setting if entry.name == pin.setting)
+    plain = what_changes_output(setting)
+    del plain["name"]
+    return what_changes_output(model), plain
