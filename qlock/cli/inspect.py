@@ -22,6 +22,7 @@ class Line(NamedTuple):
     left: str
     right: str | None
     format: str
+    tensors: bool
     offline: bool
     as_json: bool
 
@@ -36,14 +37,19 @@ class Line(NamedTuple):
     type=click.Choice(["text", "markdown"]),
     help="How to show it.",
 )
+@click.option(
+    "--tensors",
+    is_flag=True,
+    help="Show every tensor with its type and shape, also where both have the same.",
+)
 @click.option("--offline", is_flag=True, help="Use no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
     """Say what a GGUF is, or what two of them differ in, from their headers.
 
-    A and B are paths or sources, such as hub:OWNER/REPO:Q4_K_M or hub:OWNER/REPO/FILE.gguf@REVISION; of a file on the
-    Hub only the header is read. Exits with 0 also where two models differ.
+    A and B are paths or sources, such as hub:OWNER/REPO:Q4_K_M, hub:OWNER/REPO/FILE.gguf@REVISION or https://…; of a
+    file elsewhere only the header is read. Any shard stands for its whole set. Exits with 0 also where two models differ.
     """
     return _inspect(means, Line(**given))
 
@@ -62,7 +68,8 @@ def _inspect(means: Means, line: Line) -> Answer:
                 means.talk.say("warning", f"{side.source}: {warning}")
     if line.as_json:
         return Answer(ExitCode.YES, document(_document(found)))
-    return Answer(ExitCode.YES, markdown(found) if line.format == "markdown" else text(found))
+    show = markdown if line.format == "markdown" else text
+    return Answer(ExitCode.YES, show(found, tensors=line.tensors))
 
 
 def _document(found: Inspection) -> dict[str, Any]:

@@ -22,6 +22,8 @@ TEMPLATE_LINES = 8
 """Of one model's template that are shown."""
 MOST_ROWS = 400
 """Of one table; the rest is counted."""
+MOST_TENSORS = 20_000
+"""Of the table that was asked for."""
 
 _NUMBERS = re.compile("([0-9]+)")
 _BLOCK = 40_000
@@ -48,20 +50,26 @@ class Block(NamedTuple):
 Piece = Table | Block
 
 
-def text(found: Inspection) -> str:
-    """All of it for a terminal."""
-    return "\n".join("".join(f"{line}\n" for line in _text_lines(piece)) for piece in _pieces(found))
+def text(found: Inspection, *, tensors: bool = False) -> str:
+    """All of it for a terminal; with ``tensors`` each of them."""
+    pieces = _pieces(found, tensors=tensors)
+    return "\n".join("".join(f"{line}\n" for line in _text_lines(piece)) for piece in pieces)
 
 
-def markdown(found: Inspection) -> str:
-    """All of it for a comment or a file."""
-    return "\n".join("".join(f"{line}\n" for line in _markdown_lines(piece)) for piece in _pieces(found))
+def markdown(found: Inspection, *, tensors: bool = False) -> str:
+    """All of it for a comment or a file; with ``tensors`` each of them."""
+    pieces = _pieces(found, tensors=tensors)
+    return "\n".join("".join(f"{line}\n" for line in _markdown_lines(piece)) for piece in pieces)
 
 
-def _pieces(found: Inspection) -> Iterator[Piece]:
+def _pieces(found: Inspection, *, tensors: bool) -> Iterator[Piece]:
     if found.b is UNSET:
         yield Table(_title(found.a), ("what", "value"), tuple(_facts(found.a)))
+        if len(found.a.file) > 1:
+            yield _files(found.a)
         yield _classes(found.a)
+        if tensors:
+            yield _tensors(found.a)
         yield from _template(found.a)
         return
     a, b = found.a, found.b
@@ -73,7 +81,9 @@ def _pieces(found: Inspection) -> Iterator[Piece]:
         ("what", "A", "B", ""),
         tuple((what, left, right, "" if left == right else "≠") for (what, left), (_, right) in pairs),
     )
-    if found.difference is not UNSET and not found.difference.same:
+    if tensors:
+        yield _tensors_of_both(a, b)
+    elif found.difference is not UNSET and not found.difference.same:
         yield Table("Recipe", ("tensor", "A", "B"), tuple(_changes(found)))
     if found.template_difference:
         yield Block("Chat template", "\n".join(found.template_difference))
@@ -141,6 +151,42 @@ def _classes(side: Side) -> Table:
     return Table("Recipe", head, _bounded(rows), right=(2, 3, 4, 5))
 
 
+def _files(side: Side) -> Table:
+    rows = tuple(
+        (file.name, str(file.size_bytes), str(file.tensors), _said(file.sha256)) for file in side.file
+    )
+    return Table("Files", ("file", "bytes", "tensors", "sha256"), rows, right=(1, 2))
+
+
+def _tensors(side: Side) -> Table:
+    rows = tuple(
+        (
+            row.name,
+            row.type,
+            _shape(row.shape),
+            "unknown" if row.bytes is UNSET else str(row.bytes),
+            str(row.file),
+        )
+        for row in sorted(side.tensor, key=lambda row: _by_class(row.name))
+    )
+    head = ("tensor", "type", "shape", "bytes", "file")
+    return Table("Tensors", head, _bounded(rows, MOST_TENSORS), right=(3, 4))
+
+
+def _tensors_of_both(a: Side, b: Side) -> Table:
+    """Every tensor of either, with its type and shape on both sides."""
+    sides = [{row.name: f"{row.type} {_shape(row.shape)}" for row in side.tensor} for side in (a, b)]
+    rows = []
+    for name in sorted({*sides[0], *sides[1]}, key=_by_class):
+        left, right = (side.get(name, "absent") for side in sides)
+        rows.append((name, left, right, "" if left == right else "≠"))
+    return Table("Tensors", ("tensor", "A", "B", ""), _bounded(tuple(rows), MOST_TENSORS))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape)) or "one number"
+
+
 def _template(side: Side) -> Iterator[Block]:
     if side.facts.template is not UNSET:
         lines = side.facts.template.split("\n")
@@ -189,11 +235,11 @@ def _by_class(name: str) -> tuple[str, list[tuple[int, str]]]:
     ]
 
 
-def _bounded(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    if len(rows) <= MOST_ROWS:
+def _bounded(rows: tuple[tuple[str, ...], ...], most: int = MOST_ROWS) -> tuple[tuple[str, ...], ...]:
+    if len(rows) <= most:
         return rows
-    rest = (f"and {len(rows) - MOST_ROWS} more; --json has them all", *([""] * (len(rows[0]) - 1)))
-    return (*rows[:MOST_ROWS], rest)
+    rest = (f"and {len(rows) - most} more; --json has them all", *([""] * (len(rows[0]) - 1)))
+    return (*rows[:most], rest)
 
 
 def _cell(text: str) -> str:

@@ -6,6 +6,7 @@ Does not live here: looking there (``flows.places``, ``flows.origins``).
 from __future__ import annotations
 
 import re
+import urllib.parse
 from typing import Literal
 
 from qlock.core.base import Base
@@ -19,6 +20,7 @@ _HUB = re.compile(
     r"[/:](?P<path>[^\0]*?[^\0/])(?:@(?P<revision>[^\0@]+))?$"
 )
 _URL = re.compile(r"^(?P<url>https://[^\0\s#]+)#sha256=(?P<sha256>[0-9a-f]{64})$")
+_SEEN = re.compile(r"^(https://[^\0\s#]+)(?:#sha256=[0-9a-f]{64})?$")
 _USER = re.compile(r"^https://[^/?#]*@")
 
 
@@ -87,6 +89,22 @@ def parse_source(text: str) -> Source:
     )
 
 
+def seen_address(text: str) -> str:
+    """An address to look at, without the digest that it may bring: ``url:https://…``, or without ``url:``.
+
+    Raises:
+        InputError: It is no https address, or holds a password.
+    """
+    address = text.removeprefix("url:")
+    if _USER.match(address):
+        raise InputError("an address with a user or a password in it is no source", hint="name it without")
+    match = _SEEN.match(address)
+    if match is None:
+        # What follows a question mark may be a signature, which is not shown.
+        raise InputError(f"got `{for_message(text.partition('?')[0])}`, expected https://…")
+    return match[1]
+
+
 def at_revision(text: str, revision: str) -> str:
     """The source as a lock names it: with the revision that is asked for, where it is one of the Hub.
 
@@ -121,4 +139,21 @@ def file_name(source: Source) -> str:
         case WheelSource(member=member):
             return member.rpartition("/")[2]
         case UrlSource(url=url):
-            return url.partition("?")[0].rpartition("/")[2]
+            return address_name(url)
+
+
+def address_name(url: str) -> str:
+    """The last part of an address's path."""
+    return url.partition("?")[0].rpartition("/")[2]
+
+
+def beside(url: str, name: str) -> str:
+    """The address of another file in the same folder."""
+    path, mark, query = url.partition("?")
+    return f"{path.rpartition('/')[0]}/{name}{mark}{query}"
+
+
+def shown_address(url: str) -> str:
+    """An address for people: host and path, without user, password, query and fragment."""
+    parts = urllib.parse.urlsplit(url)
+    return for_message(f"{parts.scheme}://{parts.hostname or ''}{parts.path}")

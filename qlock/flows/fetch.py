@@ -9,6 +9,7 @@ Does not live here: proving the points (``flows.resolve``).
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,15 +17,16 @@ import msgspec
 from msgspec import UNSET
 
 from qlock.core.base import Base, Count
+from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
-from qlock.core.lock import Lock, Missing, ModelPin, SuitePin, write_lock
+from qlock.core.lock import Lock, Missing, ModelPin, SuiteFile, SuitePin, write_lock
 from qlock.core.source import HubSource, UrlSource, parse_source
-from qlock.errors import AbsentError, QlockError
+from qlock.errors import AbsentError, QlockError, UsageError
 from qlock.flows.beside import renew_label
 from qlock.flows.data_files import located
 from qlock.flows.layout import project_of
 from qlock.flows.origins import file_here
-from qlock.flows.places import Places, snapshot_of
+from qlock.flows.places import Places, cached, snapshot_of
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.weighing import Weighed, filled
 from qlock.flows.writing import write_file
@@ -38,6 +40,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[Path, ...] = ()
     """Folders where files may lie already."""
     rehash: bool = False
+    only: tuple[str, ...] = ()
+    """Names of models; empty for all of them. Data are brought whatever it says."""
+    may_download: bool = True
+    """Whether to bring what is not here; otherwise it is only told."""
 
 
 class Progress(Base, frozen=True, kw_only=True):
@@ -60,10 +66,20 @@ class FetchedFile(Base, frozen=True, kw_only=True):
     """Whether it was downloaded just now."""
 
 
+class AbsentFile(Base, frozen=True, kw_only=True):
+    """A file that is not here, and was not to be downloaded."""
+
+    owner: str
+    file: str
+    size_bytes: Count
+
+
 class Fetched(Base, frozen=True, kw_only=True):
     """What is here now."""
 
     file: tuple[FetchedFile, ...]
+    absent: tuple[AbsentFile, ...]
+    """Empty where downloading was allowed."""
     pins: tuple[str, ...]
     """Pins that were filled in."""
     missing: tuple[Missing, ...]
@@ -81,27 +97,61 @@ def fetch(world: World, asked: Asked, talk: Talk) -> Fetched:
     Raises:
         InputError: The lock is unreadable or edited, or a file has other bytes than pinned.
         AbsentError: A file, a repository, the network or the space is not there.
+        UsageError: ``only`` names no model.
     """
     lock, data = read_lock_file(world, asked.lock_path)
-    places = Places(world, base=project_of(asked.lock_path), folders=asked.models)
+    _check_names(asked.only, [model.name for model in lock.model])
+    base = project_of(asked.lock_path)
+    bench = _Bench(world, Places(world, base=base, folders=asked.models), asked, talk)
     files: list[FetchedFile] = []
+    absent: list[AbsentFile] = []
     pins: list[str] = []
     for model in lock.model:
-        if _is_elsewhere(model.requested):
-            brought, weighed = _model(world, model, lock, _Bench(places, asked.rehash, talk))
+        if _is_elsewhere(model.requested) and (not asked.only or model.name in asked.only):
+            brought, lacking = _model(bench, model)
             files += brought
-            pins += _fill(world, asked.lock_path, model, weighed)
+            absent += lacking
+            if not lacking:
+                pins += _fill(bench, model, lock, brought)
     for suite in lock.suite:
-        files += _suite(world, suite, base=project_of(asked.lock_path))
+        for file in suite.file:
+            if _is_elsewhere(file.requested):
+                match _data(bench, suite, file, base=base):
+                    case FetchedFile() as one:
+                        files.append(one)
+                    case AbsentFile() as one:
+                        absent.append(one)
     left, _ = read_lock_file(world, asked.lock_path)
-    return Fetched(file=tuple(files), pins=tuple(pins), missing=left.missing, renew=renew_label(data))
+    return Fetched(
+        file=tuple(files),
+        absent=tuple(absent),
+        pins=tuple(pins),
+        missing=left.missing,
+        renew=renew_label(data),
+    )
+
+
+def _check_names(names: tuple[str, ...], known: list[str]) -> None:
+    """Refuse a name that no model has.
+
+    Raises:
+        UsageError: With the nearest one that there is.
+    """
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"got `--model {for_message(name)}`, expected the name of a model of the lock",
+                hint=f"did you mean `{near[0]}`?" if near else f"one of {', '.join(known)}",
+            )
 
 
 class _Bench(msgspec.Struct, frozen=True):
-    """What bringing a model's files works with."""
+    """What bringing files works with."""
 
+    world: World
     places: Places
-    rehash: bool
+    asked: Asked
     talk: Talk
 
 
@@ -113,15 +163,21 @@ def _is_elsewhere(requested: str) -> bool:
             return False
 
 
-def _model(world: World, model: ModelPin, lock: Lock, bench: _Bench) -> tuple[list[FetchedFile], Weighed]:
+def _model(bench: _Bench, model: ModelPin) -> tuple[list[FetchedFile], list[AbsentFile]]:
+    """The files of a model that are here now, and those that are not."""
+    owner = f"model {model.name}"
     files: list[FetchedFile] = []
+    absent: list[AbsentFile] = []
     try:
         for file in model.file:
-            here = file_here(world, model, file, bench.places, rehash=bench.rehash)
-            path = here or _download(world, model, file, bench.talk)
+            here = file_here(bench.world, model, file, bench.places, rehash=bench.asked.rehash)
+            if here is None and not bench.asked.may_download:
+                absent.append(AbsentFile(owner=owner, file=file.name, size_bytes=file.size_bytes))
+                continue
+            path = here or _download(bench.world, model, file, bench.talk)
             files.append(
                 FetchedFile(
-                    owner=f"model {model.name}",
+                    owner=owner,
                     file=file.name,
                     path=str(path),
                     size_bytes=file.size_bytes,
@@ -130,9 +186,7 @@ def _model(world: World, model: ModelPin, lock: Lock, bench: _Bench) -> tuple[li
             )
     except QlockError as error:
         raise error.within(f"model.{model.name}") from None
-    missing = tuple(entry for entry in lock.missing if entry.pin.startswith(f"model.{model.name}."))
-    found = Weighed(pin=model, template=UNSET, paths=(), missing=missing)
-    return files, filled(world, found, tuple(Path(one.path) for one in files), rehash=False)
+    return files, absent
 
 
 def _download(world: World, model: ModelPin, file: ModelFile, talk: Talk) -> Path:
@@ -154,40 +208,42 @@ def _download(world: World, model: ModelPin, file: ModelFile, talk: Talk) -> Pat
             raise AssertionError(model.requested)
 
 
-def _fill(world: World, lock_path: Path, before: ModelPin, weighed: Weighed) -> list[str]:
-    """Write a model's new pins into the lock as it is now; gives what was filled in.
+def _fill(bench: _Bench, before: ModelPin, lock: Lock, files: list[FetchedFile]) -> list[str]:
+    """Hold a model's files against its pin, and write what they add into the lock as it is now; gives what was added.
 
     The lock is read again: others may have written it during the download.
     """
-    lock, data = read_lock_file(world, lock_path)
-    if weighed.pin == before or before not in lock.model:
-        return []
+    world, lock_path = bench.world, bench.asked.lock_path
     here = f"model.{before.name}."
+    missing = tuple(entry for entry in lock.missing if entry.pin.startswith(here))
+    found = Weighed(pin=before, template=UNSET, paths=(), missing=missing)
+    pin = filled(world, found, tuple(Path(one.path) for one in files), rehash=False).pin
+    lock, data = read_lock_file(world, lock_path)
+    if pin == before or before not in lock.model:
+        return []
     gone = [entry.pin for entry in lock.missing if entry.pin.startswith(here) and entry.until == "fetch"]
     filled_in = msgspec.structs.replace(
         lock,
-        model=tuple(weighed.pin if pin == before else pin for pin in lock.model),
+        model=tuple(pin if old == before else old for old in lock.model),
         missing=tuple(entry for entry in lock.missing if entry.pin not in gone),
     )
     write_file(world, lock_path, write_lock(filled_in, spec_path=renew_label(data)))
     return gone
 
 
-def _suite(world: World, suite: SuitePin, *, base: Path) -> list[FetchedFile]:
-    files = []
-    for file in suite.file:
-        if _is_elsewhere(file.requested):
-            try:
-                place = located(world, file.requested, base=base, pinned=file)
-            except QlockError as error:
-                raise error.within(f"suite.{suite.name}.{file.key}") from None
-            files.append(
-                FetchedFile(
-                    owner=f"suite {suite.name}",
-                    file=file.name,
-                    path=str(place.path),
-                    size_bytes=file.size_bytes,
-                    is_new=not place.was_here,
-                )
-            )
-    return files
+def _data(bench: _Bench, suite: SuitePin, file: SuiteFile, *, base: Path) -> FetchedFile | AbsentFile:
+    owner = f"suite {suite.name}"
+    world = bench.world
+    if not bench.asked.may_download and cached(world, file.requested, file.revision, file.name) is None:
+        return AbsentFile(owner=owner, file=file.name, size_bytes=file.size_bytes)
+    try:
+        place = located(world, file.requested, base=base, pinned=file)
+    except QlockError as error:
+        raise error.within(f"suite.{suite.name}.{file.key}") from None
+    return FetchedFile(
+        owner=owner,
+        file=file.name,
+        path=str(place.path),
+        size_bytes=file.size_bytes,
+        is_new=not place.was_here,
+    )

@@ -1,7 +1,7 @@
 """``qlock inspect``: what a model is, told from its header, and what two models differ in.
 
-A model is a local GGUF or one on the Hub, of which nothing but the header is read. No weight is looked at: the tensors'
-names, types and shapes are compared, their bytes only where the Hub names a digest of whole files.
+A model is a local GGUF, or one on the Hub or behind an address, of which nothing but the header is read. No weight is
+looked at: the tensors' names, types and shapes are compared, their bytes only where there are digests of whole files.
 
 Does not live here: reading a header (``core.gguf``), and how any of it is shown (``cli.inspect``).
 """
@@ -9,26 +9,37 @@ Does not live here: reading a header (``core.gguf``), and how any of it is shown
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base, Count
+from qlock.core.base import Base, Count, Positive
 from qlock.core.digest import Digest
-from qlock.core.escape import for_message
-from qlock.core.gguf import GgufFacts, Header, check_split, describe
+from qlock.core.ggml_types import type_name
+from qlock.core.gguf import GgufFacts, Header, check_split, describe, shard_names
 from qlock.core.quants import choose
 from qlock.core.recipe import ClassRow, RecipeDifference, recipe_by_class, recipe_difference
-from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, parse_source
-from qlock.errors import InputError
-from qlock.flows.headers import header_of, headers_at
+from qlock.core.source import (
+    FileSource,
+    HubSource,
+    UrlSource,
+    WheelSource,
+    address_name,
+    beside,
+    parse_source,
+    seen_address,
+    shown_address,
+)
+from qlock.flows.headers import at_once, header_behind, header_of, headers_at
 from qlock.flows.places import shards
-from qlock.world.interface import Hub, World
+from qlock.world.interface import Hub, Remote, World
 
 MOST_LINES = 2_000
 """Of two templates where they differ; longer ones are told apart by their digests alone."""
 
-_KINDS = ("file:", "wheel:", "hub:", "url:")
+_KINDS = ("file:", "wheel:", "hub:")
+_ADDRESSES = ("url:", "https:", "http:")
 
 
 class SeenFile(Base, frozen=True, kw_only=True):
@@ -36,8 +47,22 @@ class SeenFile(Base, frozen=True, kw_only=True):
 
     name: str
     size_bytes: Count
+    tensors: Count
     sha256: Digest | UnsetType = UNSET
-    """As the Hub names it; unset for a local file, which is not read through."""
+    """As the Hub names it; unset for the others, which are not read through."""
+
+
+class TensorRow(Base, frozen=True, kw_only=True):
+    """One tensor."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    """In GGML's order: the first dimension is the row."""
+    bytes: Count | UnsetType = UNSET
+    """Without padding; unset when the type is unknown."""
+    file: Positive
+    """The number of its file, the first being 1."""
 
 
 class Side(Base, frozen=True, kw_only=True):
@@ -50,6 +75,8 @@ class Side(Base, frozen=True, kw_only=True):
     facts: GgufFacts
     classes: tuple[ClassRow, ...]
     tensors: Count
+    tensor: tuple[TensorRow, ...]
+    """Each of them, in file order."""
     tokenizer_model: str | UnsetType = UNSET
     tokenizer_pre: str | UnsetType = UNSET
     """How a BPE vocabulary splits a text before it joins."""
@@ -118,6 +145,8 @@ def template_difference(a: str, b: str) -> tuple[str, ...]:
 
 
 def _opened(world: World, text: str) -> tuple[Side, tuple[Header, ...]]:
+    if text.startswith(_ADDRESSES):
+        return _behind(world.remote, text)
     source = parse_source(text if text.startswith(_KINDS) else f"file:{text}")
     match source:
         case FileSource(path=path):
@@ -127,20 +156,14 @@ def _opened(world: World, text: str) -> tuple[Side, tuple[Header, ...]]:
         case HubSource():
             return _remote(world.hub, text, source)
         case UrlSource():
-            raise InputError(
-                f"got `{for_message(text)}`, expected a path, or a wheel: or hub: source",
-                hint="download it first",
-            )
+            raise AssertionError(text)
 
 
 def _local(world: World, source: str, path: Path) -> tuple[Side, tuple[Header, ...]]:
     paths = shards(path)
     headers = tuple(header_of(world, each) for each in paths)
-    names = tuple(each.name for each in paths)
-    seen = tuple(
-        SeenFile(name=name, size_bytes=header.file_bytes) for name, header in zip(names, headers, strict=True)
-    )
-    return _side(source, "", seen, headers), headers
+    files = [(each.name, UNSET) for each in paths]
+    return _side(source, "", files, headers), headers
 
 
 def _remote(hub: Hub, text: str, source: HubSource) -> tuple[Side, tuple[Header, ...]]:
@@ -148,21 +171,49 @@ def _remote(hub: Hub, text: str, source: HubSource) -> tuple[Side, tuple[Header,
     by_path = {file.path: file for file in listing.files}
     files = [by_path[path] for path in choose(tuple(by_path), source.path, repository=source.repository)]
     headers = headers_at(hub, [(listing.snapshot, file) for file in files])
-    seen = tuple(SeenFile(name=file.path, size_bytes=file.size_bytes, sha256=file.sha256) for file in files)
+    seen = [(file.path, file.sha256) for file in files]
     return _side(text, listing.snapshot.commit, seen, headers), headers
 
 
-def _side(source: str, commit: str, seen: tuple[SeenFile, ...], headers: tuple[Header, ...]) -> Side:
-    check_split(tuple((file.name, header) for file, header in zip(seen, headers, strict=True)))
+def _behind(remote: Remote, text: str) -> tuple[Side, tuple[Header, ...]]:
+    """The file behind an address, and the other shards beside it. No digest is known: only headers are read."""
+    url = seen_address(text)
+    urls = [beside(url, name) for name in shard_names(address_name(url))]
+    headers = at_once(
+        lambda one: header_behind(remote, one, remote.size_bytes(one), name=address_name(one)), urls
+    )
+    return _side(
+        f"url:{shown_address(url)}", "", [(address_name(one), UNSET) for one in urls], headers
+    ), headers
+
+
+def _side(
+    source: str, commit: str, files: Sequence[tuple[str, Digest | UnsetType]], headers: tuple[Header, ...]
+) -> Side:
+    check_split(tuple((name, header) for (name, _), header in zip(files, headers, strict=True)))
     tensors = [tensor for header in headers for tensor in header.tensors]
     model, pre = headers[0].text("tokenizer.ggml.model"), headers[0].text("tokenizer.ggml.pre")
     return Side(
         source=source,
         commit=commit,
-        file=seen,
+        file=tuple(
+            SeenFile(name=name, size_bytes=header.file_bytes, tensors=len(header.tensors), sha256=sha256)
+            for (name, sha256), header in zip(files, headers, strict=True)
+        ),
         facts=describe(*headers),
         classes=recipe_by_class(tensors),
         tensors=len(tensors),
+        tensor=tuple(
+            TensorRow(
+                name=tensor.name,
+                type=type_name(tensor.type_id),
+                shape=tensor.shape,
+                bytes=tensor.size_bytes,
+                file=number,
+            )
+            for number, header in enumerate(headers, start=1)
+            for tensor in header.tensors
+        ),
         tokenizer_model=UNSET if model is None else model,
         tokenizer_pre=UNSET if pre is None else pre,
     )

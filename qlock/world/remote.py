@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from qlock.core.digest import Digest
-from qlock.core.escape import for_message
+from qlock.core.source import shown_address
 from qlock.errors import AbsentError, InputError
 from qlock.world.files import sync_folder, writing_error
 from qlock.world.interface import Clock
@@ -120,7 +120,7 @@ class RealRemote:
             got = self._downloaded(url, beside, progress or (lambda _: None))
             if got != sha256:
                 raise InputError(
-                    f"`{shown(url)}` has other bytes than the spec says, and is not used: got `{got}`, "
+                    f"`{shown_address(url)}` has other bytes than the spec says, and is not used: got `{got}`, "
                     f"expected `{sha256}`",
                     hint="fetch it again; if it stays so, the file has been replaced",
                 )
@@ -151,10 +151,12 @@ class RealRemote:
                 now = self._patiently(url, lambda: self._ask(url, have, total, take))
                 if now != total:
                     raise InputError(
-                        f"`{shown(url)}` was replaced meanwhile: got `{now}` bytes, expected `{total}`"
+                        f"`{shown_address(url)}` was replaced meanwhile: got `{now}` bytes, expected `{total}`"
                     )
                 if have == before:
-                    raise AbsentError(f"`{shown(url)}` ends early: got `{have}` bytes, expected `{total}`")
+                    raise AbsentError(
+                        f"`{shown_address(url)}` ends early: got `{have}` bytes, expected `{total}`"
+                    )
             file.flush()
             os.fsync(file.fileno())
         return f"sha256:{hasher.hexdigest()}"
@@ -174,7 +176,7 @@ class RealRemote:
                     if left <= 0:
                         break
         except httpx.TooManyRedirects:
-            raise AbsentError(f"`{shown(url)}` leads on and on without end") from None
+            raise AbsentError(f"`{shown_address(url)}` leads on and on without end") from None
         except httpx.HTTPError as error:
             raise _LaterError(f"cannot reach it ({type(error).__name__})") from None
         return total
@@ -183,7 +185,7 @@ class RealRemote:
         """What ``ask`` gives, after as many waits as are allowed."""
         if self._is_offline:
             raise AbsentError(
-                f"`{shown(url)}` is not in the cache, and no network may be used",
+                f"`{shown_address(url)}` is not in the cache, and no network may be used",
                 hint="run it once without --offline and HF_HUB_OFFLINE",
             )
         for tries in range(1, MOST_TRIES + 1):
@@ -194,10 +196,12 @@ class RealRemote:
             wait_s = float(2 ** (tries - 1)) if later.wait_s is None else later.wait_s
             if tries == MOST_TRIES or wait_s > MOST_WAIT_S:
                 break
-            self._announce(f"`{shown(url)}`: {later.why}; waiting {wait_s:.0f} s")
+            self._announce(f"`{shown_address(url)}`: {later.why}; waiting {wait_s:.0f} s")
             self._clock.sleep_s(wait_s)
         asked = "" if later.wait_s is None else f" and asks to wait {later.wait_s:.0f} s"
-        raise AbsentError(f"`{shown(url)}` does not answer{asked}: {later.why}", hint="run it again later")
+        raise AbsentError(
+            f"`{shown_address(url)}` does not answer{asked}: {later.why}", hint="run it again later"
+        )
 
     def _place(self, url: str, sha256: Digest) -> Path:
         return self._folder / sha256.partition(":")[2] / _name(url)
@@ -214,16 +218,10 @@ def _client() -> httpx.Client:
     )
 
 
-def shown(url: str) -> str:
-    """An address for a message: host and path, without user, password, query and fragment."""
-    parts = urllib.parse.urlsplit(url)
-    return for_message(f"{parts.scheme}://{parts.hostname or ''}{parts.path}")
-
-
 def _name(url: str) -> str:
     name = urllib.parse.unquote(urllib.parse.urlsplit(url).path).rpartition("/")[2]
     if name in {"", ".", ".."} or "\0" in name or len(name.encode(errors="replace")) > 255:
-        raise InputError(f"`{shown(url)}` names no file")
+        raise InputError(f"`{shown_address(url)}` names no file")
     return name
 
 
@@ -235,7 +233,7 @@ def _total(response: httpx.Response, url: str, start: int) -> int:
         wait_s = float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
         raise _LaterError(f"it is busy ({status})", wait_s)
     if status in {401, 403, 404, 410}:
-        raise AbsentError(f"`{shown(url)}` is not there, or not for everybody ({status})")
+        raise AbsentError(f"`{shown_address(url)}` is not there, or not for everybody ({status})")
     try:
         if status == 206:
             unit, _, rest = headers["Content-Range"].partition(" ")
@@ -247,7 +245,8 @@ def _total(response: httpx.Response, url: str, start: int) -> int:
     except (KeyError, ValueError):
         pass
     raise AbsentError(
-        f"`{shown(url)}` cannot be read in parts ({status})", hint="download it, and name it with file:"
+        f"`{shown_address(url)}` cannot be read in parts ({status})",
+        hint="download it, and name it with file:",
     )
 
 
@@ -256,6 +255,6 @@ def _refuse_downgrade(response: httpx.Response) -> None:
     following = response.next_request
     if following is not None and response.request.url.scheme == "https" != following.url.scheme:
         raise AbsentError(
-            f"`{shown(str(response.request.url))}` leads to an address without https",
+            f"`{shown_address(str(response.request.url))}` leads to an address without https",
             hint="name the file elsewhere",
         )

@@ -118,3 +118,37 @@ def test_a_gated_repository_is_pinned_and_says_what_to_do_at_the_fetch(
         "error: model.A: repository `o/m` is gated and this account has no access",
         f"hint: accept the terms at {stub.endpoint}/o/m and log in with `hf auth login`",
     ]
+
+
+def test_offline_says_what_is_not_here(project: Project, stub: FakeHub, typed: Type) -> None:
+    typed("resolve", SPEC, "--no-prove")
+    stub.seen.clear()
+    said = typed("fetch", LOCK, "--offline")
+    assert (said.code, said.out, stub.seen) == (8, "", [])
+    assert said.talk == [
+        f"Lacks model A: q/m-Q4_K_M.gguf ({SIZE})",
+        f"error: 1 file is not here ({SIZE}), and no network may be used",
+        f"hint: run `qlock fetch {LOCK}` where there is a network",
+    ]
+    found = json.loads(typed("fetch", LOCK, "--offline", "--json").out)
+    assert found["absent"] == [{"owner": "model A", "file": "q/m-Q4_K_M.gguf", "size_bytes": len(WEIGHTS)}]
+    typed("fetch", LOCK)
+    said = typed("fetch", LOCK, "--offline")
+    assert (said.code, said.talk[0]) == (0, f"Have model A: q/m-Q4_K_M.gguf ({SIZE})")
+
+
+def test_one_model_of_several_is_brought(project: Project, stub: FakeHub, typed: Type) -> None:
+    stub.repository("o/m").commit({"q/m-Q8_0.gguf": WEIGHTS})
+    project.models["C"] = "hub:o/m:Q8_0"
+    project.write_spec()
+    typed("resolve", SPEC, "--no-prove")
+    said = typed("fetch", LOCK, "--model", "C")
+    assert (said.code, [line for line in said.talk if line.startswith("Fetched")]) == (
+        0,
+        [f"Fetched model C: q/m-Q8_0.gguf ({SIZE})"],
+    )
+    said = typed("fetch", LOCK, "--model", "X")
+    assert (said.code, said.talk) == (
+        2,
+        ["error: got `--model X`, expected the name of a model of the lock", "hint: one of A, B, C"],
+    )

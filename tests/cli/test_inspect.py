@@ -68,6 +68,16 @@ def test_two_models_are_shown_side_by_side(project: Project, typed: Type) -> Non
     ]
 
 
+def test_every_tensor_is_shown_when_asked_for(project: Project, typed: Type) -> None:
+    lines = typed("inspect", "models/a.gguf", "--tensors").out.split("\n")
+    assert lines[lines.index("Tensors") + 1 : lines.index("Tensors") + 3] == [
+        "  tensor             type  shape  bytes  file",
+        "  token_embd.weight  F32   32       128     1",
+    ]
+    both = typed("inspect", "models/a.gguf", "models/b.gguf", "--tensors", "--format", "markdown").out
+    assert "| token_embd.weight | F32 32 | F32 32 |  |" in both.split("\n")
+
+
 def test_markdown_is_for_a_review(project: Project, typed: Type) -> None:
     project.write("models/b.gguf", tiny_gguf(2, template="{{ messages }}\n```[assistant]"))
     said = typed("inspect", "models/a.gguf", "models/b.gguf", "--format", "markdown")

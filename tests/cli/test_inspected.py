@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
-from qlock.cli.inspected import MOST_ROWS, markdown, text
+from qlock.cli.inspected import MOST_ROWS, MOST_TENSORS, markdown, text
 from qlock.core.gguf import Header, describe, read_header
 from qlock.core.recipe import RecipeDifference, TypeChange
-from qlock.flows.inspect import Inspection, SeenFile, Side
+from qlock.flows.inspect import Inspection, SeenFile, Side, TensorRow
 from tests.fakes.project import tiny_gguf
 
 
@@ -16,11 +18,16 @@ def side(template: str = "one") -> Side:
     return Side(
         source="m.gguf",
         commit="",
-        file=(SeenFile(name="m.gguf", size_bytes=len(data)),),
+        file=(SeenFile(name="m.gguf", size_bytes=len(data), tensors=1),),
         facts=describe(header),
         classes=(),
         tensors=1,
+        tensor=(row("token_embd.weight"),),
     )
+
+
+def row(name: str, kind: str = "F32", *, shape: tuple[int, ...] = (32,), file: int = 1) -> TensorRow:
+    return TensorRow(name=name, type=kind, shape=shape, bytes=128, file=file)
 
 
 def many(count: int) -> Inspection:
@@ -95,3 +102,57 @@ def test_a_long_template_is_cut_and_says_so() -> None:
         a=side("\n".join(str(number) for number in range(20))), parts={}, template_difference=()
     )
     assert text(found).split("\n")[-4:] == ["  6", "  7", "  … 12 more lines", ""]
+
+
+def of(*rows: TensorRow) -> Side:
+    return msgspec.structs.replace(side(), tensor=rows, tensors=len(rows))
+
+
+def tensors(found: Inspection) -> list[str]:
+    lines = text(found, tensors=True).split("\n")
+    return lines[lines.index("Tensors") + 1 : lines.index("", lines.index("Tensors"))]
+
+
+def test_each_tensor_of_a_model_is_shown_when_asked_for() -> None:
+    rows = (row("blk.10.w", "Q4_K", shape=(32, 2)), row("blk.2.w", "Q6_K", file=2), row("one", shape=()))
+    unknown = msgspec.structs.replace(row("odd", "type 156 (unknown)"), bytes=UNSET)
+    assert tensors(Inspection(a=of(*rows, unknown), parts={}, template_difference=())) == [
+        "  tensor    type                shape         bytes  file",
+        "  odd       type 156 (unknown)  32          unknown     1",
+        "  one       F32                 one number      128     1",
+        "  blk.2.w   Q6_K                32              128     2",
+        "  blk.10.w  Q4_K                32 × 2          128     1",
+    ]
+
+
+def test_each_tensor_of_two_models_is_shown_with_what_differs() -> None:
+    a = of(row("blk.0.w", "Q4_K"), row("blk.1.w", "Q4_K"), row("gone"), row("wide", shape=(32, 2)))
+    b = of(row("blk.0.w", "Q4_K"), row("blk.1.w", "Q6_K"), row("new"), row("wide", shape=(64,)))
+    assert tensors(Inspection(a=a, b=b, parts={}, template_difference=())) == [
+        "  tensor   A           B",
+        "  gone     F32 32      absent   ≠",
+        "  new      absent      F32 32   ≠",
+        "  blk.0.w  Q4_K 32     Q4_K 32",
+        "  blk.1.w  Q4_K 32     Q6_K 32  ≠",
+        "  wide     F32 32 × 2  F32 64   ≠",
+    ]
+
+
+def test_a_table_of_all_tensors_is_bounded_too() -> None:
+    many_rows = tuple(row(f"blk.{number}.w") for number in range(MOST_TENSORS + 3))
+    found = Inspection(a=of(*many_rows), parts={}, template_difference=())
+    assert tensors(found)[-1] == "  and 3 more; --json has them all"
+    assert "Tensors" not in text(found)
+
+
+def test_a_set_of_files_is_listed() -> None:
+    files = tuple(
+        SeenFile(name=f"m-{number}.gguf", size_bytes=10 * number, tensors=number) for number in (1, 2)
+    )
+    lines = text(Inspection(a=msgspec.structs.replace(side(), file=files), parts={}, template_difference=()))
+    assert lines.split("\n\n")[1].split("\n") == [
+        "Files",
+        "  file      bytes  tensors  sha256",
+        "  m-1.gguf     10        1  not said",
+        "  m-2.gguf     20        2  not said",
+    ]

@@ -10,9 +10,13 @@ from qlock.core.source import (
     Source,
     UrlSource,
     WheelSource,
+    address_name,
     at_revision,
+    beside,
     file_name,
     parse_source,
+    seen_address,
+    shown_address,
     shown_source,
 )
 from qlock.errors import InputError
@@ -126,3 +130,19 @@ def test_any_text_is_a_source_or_an_error(text: str) -> None:
     except InputError:
         return
     assert "/" not in file_name(source)
+
+
+def test_an_address_is_shown_without_secrets() -> None:
+    assert shown_address("https://user:word@h.example:8443/a\x1b/b?token=1#x") == "https://h.example/a\\x1b/b"
+
+
+def test_a_file_beside_an_address_has_its_query_too() -> None:
+    assert beside("https://h/a/b/m-1.gguf?x=/y", "m-2.gguf") == "https://h/a/b/m-2.gguf?x=/y"
+    assert address_name("https://h/a/b/m-1.gguf?x=/y") == "m-1.gguf"
+
+
+@pytest.mark.parametrize(
+    "text", ["https://h/m.gguf", "url:https://h/m.gguf", f"url:https://h/m.gguf#sha256={64 * 'a'}"]
+)
+def test_an_address_to_look_at_needs_no_digest(text: str) -> None:
+    assert seen_address(text) == "https://h/m.gguf"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from qlock.core.lock import Lock, read_lock
-from qlock.errors import AbsentError, InputError, QlockError
-from qlock.flows.fetch import Asked, Fetched, Progress, fetch
+from qlock.errors import AbsentError, InputError, QlockError, UsageError
+from qlock.flows.fetch import AbsentFile, Asked, Fetched, Progress, fetch
 from tests.fakes.hub import FakeHub, served
 from tests.fakes.project import Project, items_jsonl, tiny_gguf
 
@@ -220,3 +222,54 @@ def test_a_lock_of_files_that_are_here_has_nothing_to_fetch(tmp_path: Path) -> N
     before = project.lock_path.read_bytes()
     fetched, _ = brought(project)
     assert (fetched.file, fetched.pins, project.lock_path.read_bytes()) == ((), (), before)
+
+
+# Some of it, and none of it
+
+
+def test_only_the_models_that_are_named_are_brought_and_all_data(project: Project) -> None:
+    fetched, _ = brought(project, only=("B",))
+    assert [file.owner for file in fetched.file] == ["model B", "suite digits"]
+    assert fetched.pins == (f"model.B.file.{NAMES[1]}.blake3", "model.B.tensors_digest")
+    assert [model.file[0].blake3 is UNSET for model in lock_of(project).model] == [True, False]
+
+
+def test_a_name_that_no_model_has_is_usage(project: Project, stub: FakeHub) -> None:
+    stub.seen.clear()
+    for name, hint in (("Bb", "did you mean `B`?"), ("\x1b", "one of A, B")):
+        with pytest.raises(UsageError) as caught:
+            brought(project, only=("A", name))
+        shown = name.replace("\x1b", "\\x1b")
+        assert (str(caught.value), caught.value.hint) == (
+            f"got `--model {shown}`, expected the name of a model of the lock",
+            hint,
+        )
+    assert stub.seen == []
+
+
+def test_without_downloading_what_is_not_here_is_told(project: Project, stub: FakeHub) -> None:
+    brought(project, only=("B",))
+    before = project.lock_path.read_bytes()
+    project.connect(stub, HF_HUB_OFFLINE="1")
+    stub.seen.clear()
+    fetched, told = brought(project, may_download=False)
+    assert [(file.owner, file.is_new) for file in fetched.file] == [
+        ("model B", False),
+        ("suite digits", False),
+    ]
+    assert fetched.absent == (AbsentFile(owner="model A", file=NAMES[0], size_bytes=len(weights(0))),)
+    assert (fetched.pins, told, stub.seen, project.lock_path.read_bytes()) == ((), [], [], before)
+    shutil.rmtree(project.path.parent / "hf")
+    fetched, _ = brought(project, may_download=False)
+    assert [lacking.owner for lacking in fetched.absent] == ["model A", "model B", "suite digits"]
+
+
+def test_without_downloading_the_digests_of_what_is_here_are_filled_in(
+    project: Project, stub: FakeHub, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "m-Q4_K_M.gguf").write_bytes(weights(0))
+    fetched, _ = brought(project, may_download=False, models=(store,))
+    assert fetched.pins == (f"model.A.file.{NAMES[0]}.blake3", "model.A.tensors_digest")
+    assert [lacking.owner for lacking in fetched.absent] == ["model B"]

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from qlock.core.recipe import RecipeDifference
 from qlock.errors import AbsentError, InputError
-from qlock.flows.inspect import MOST_LINES, Inspection, inspect, template_difference
+from qlock.flows.inspect import MOST_LINES, Inspection, SeenFile, inspect, template_difference
 from qlock.world.hub import open_hub
 from qlock.world.interface import World
-from tests.broken.make_gguf import F32, STRING, array, gguf, kv, tensor
+from tests.broken.make_gguf import F32, I32, STRING, U16, array, gguf, kv, tensor
 from tests.fakes.hub import FakeHub, served
-from tests.fakes.world import SetClock, fake_world
+from tests.fakes.world import ScriptedRemote, SetClock, fake_world
 
 TEMPLATE = "{% for m in messages %}\n{{ m.content }}\n{% endfor %}"
 
@@ -144,14 +145,88 @@ def test_what_is_not_there_is_named(world: World, source: str, message: str) -> 
     assert caught.value.message == message.format(cwd=world.cwd)
 
 
-def test_a_url_is_refused(world: World) -> None:
+ADDRESS = "https://user.example/files/m.gguf"
+
+
+def behind(world: World, tmp_path: Path, files: dict[str, bytes]) -> World:
+    return msgspec.structs.replace(world, remote=ScriptedRemote(tmp_path / "url", files))
+
+
+@pytest.mark.parametrize("source", [ADDRESS, f"url:{ADDRESS}", f"url:{ADDRESS}#sha256={64 * '0'}"])
+def test_a_model_behind_an_address_is_looked_at_with_and_without_a_digest(
+    world: World, tmp_path: Path, source: str
+) -> None:
+    data = model()
+    found = inspect(behind(world, tmp_path, {ADDRESS: data}), (source,)).a
+    assert (found.source, found.commit, found.tensors) == (f"url:{ADDRESS}", "", 2)
+    assert found.file == (SeenFile(name="m.gguf", size_bytes=len(data), tensors=2),)
+
+
+def test_a_signature_in_an_address_is_not_shown(world: World, tmp_path: Path) -> None:
+    signed = f"{ADDRESS}?Signature=secret"
+    found = inspect(behind(world, tmp_path, {signed: model()}), (signed,))
+    assert "secret" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("http://h/m.gguf", "got `http://h/m.gguf`, expected https://…"),
+        ("url:file:///m.gguf?secret", "got `url:file:///m.gguf`, expected https://…"),
+        ("https://me:word@h/m.gguf", "an address with a user or a password in it is no source"),
+        ("https://h/m.gguf#sha256=12", "got `https://h/m.gguf#sha256=12`, expected https://…"),
+    ],
+)
+def test_what_is_no_address_is_said(world: World, source: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        inspect(world, (f"url:https://x/m.gguf#sha256={64 * '0'}",))
-    zeros = 64 * "0"
-    assert (
-        caught.value.message
-        == f"got `url:https://x/m.gguf#sha256={zeros}`, expected a path, or a wheel: or hub: source"
+        inspect(world, (source,))
+    assert caught.value.message == message
+
+
+def shards(count: int) -> dict[str, bytes]:
+    """A model cut into so many files, by name."""
+    made = {}
+    for number in range(count):
+        fields = [
+            kv("split.no", U16, number),
+            kv("split.count", U16, count),
+            kv("split.tensors.count", I32, count),
+            *([kv("general.architecture", STRING, "llama")] if number == 0 else []),
+        ]
+        data = gguf(fields, [tensor(f"blk.{number}.attn_q.weight", (32,))], bytes(128))
+        made[f"m-{number + 1:05d}-of-{count:05d}.gguf"] = data
+    return made
+
+
+@pytest.mark.parametrize("named", [1, 3])
+def test_any_shard_stands_for_its_set_wherever_it_lies(
+    world: World, stub: FakeHub, tmp_path: Path, named: int
+) -> None:
+    files = shards(3)
+    name = f"m-{named:05d}-of-00003.gguf"
+    for file, data in files.items():
+        (world.cwd / file).write_bytes(data)
+    stub.repository("o/m").commit({file: data + bytes(2_000) for file, data in files.items()})
+    addresses = {f"https://h/q/{file}?key=1": data for file, data in files.items()}
+    world = behind(world, tmp_path, addresses)
+    for source in (name, f"hub:o/m/{name}", f"https://h/q/{name}?key=1"):
+        found = inspect(world, (source,)).a
+        assert [(file.name, file.tensors) for file in found.file] == [(file, 1) for file in files]
+        assert [(row.name, row.file) for row in found.tensor] == [
+            (f"blk.{number}.attn_q.weight", number + 1) for number in range(3)
+        ]
+    assert inspect(world, (name, f"hub:o/m/{name}")).difference == RecipeDifference(
+        tensors_in_both=3, changed=(), reshaped=(), only_in_a=(), only_in_b=()
     )
+
+
+def test_a_shard_that_is_missing_is_named(world: World, stub: FakeHub) -> None:
+    for file, data in shards(3).items():
+        (world.cwd / file).write_bytes(data)
+    (world.cwd / "m-00002-of-00003.gguf").unlink()
+    with pytest.raises(AbsentError) as caught:
+        inspect(world, ("m-00003-of-00003.gguf",))
+    assert caught.value.message == f"model `{world.cwd}/m-00002-of-00003.gguf` is not there"
 
 
 def test_a_difference_far_into_a_template_keeps_its_line_numbers() -> None:
