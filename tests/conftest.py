@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fakes.nvml import built
+from tests.live.perplexity_tool import TEXT_BYTES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,6 +59,14 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def wikitext_beginning(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first windows of WikiText-2, and little more."""
+    path = tmp_path_factory.mktemp("text") / "wiki.raw"
+    path.write_bytes((shared_data / "wikitext2" / "wiki.test.raw").read_bytes()[:TEXT_BYTES])
+    return path
+
+
+@pytest.fixture(scope="session")
 def shared_cases() -> Path:
     """Real situations with small files, beside the checkout."""
     folder = ROOT.parent / "shared" / "cases"
@@ -72,6 +81,15 @@ def llama_bin() -> Path:
     folder = Path(toolchain()["llama_cpp_bin"])
     if not (folder / "llama-perplexity").exists():
         absent(f"there are no llama.cpp tools in `{folder}`; `make test` builds them")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mainline_bin() -> Path:
+    """The folder of the same programs of a release of llama.cpp: other sources, and libraries behind links."""
+    folder = Path(toolchain().get("mainline_bin", "/nowhere"))
+    if not (folder / "llama-server").exists():
+        absent(f"there is no release of llama.cpp in `{folder}`; `make test` builds it")
     return folder
 
 
