@@ -73,8 +73,10 @@ _POINT_TOPICS: dict[str, Topic] = {
 _PROMPTS_TOPICS: dict[str, Topic] = {"items": "items", "items_digest": "items"}
 _NAMES = frozenset({"name", "model", "setting", "engine", "device"})
 """What people called things."""
-_EXPLAINED = frozenset({"slots_requested", "slots_why", "probe", "repeatable_why"})
-"""How another pin came about."""
+_EXPLAINED = frozenset(
+    {"slots_requested", "slots_why", "probe", "repeatable_why", "weights_buffer", "cache_buffer"}
+)
+"""How another pin came about, or what follows from others: sizes of buffers from model, setting and device."""
 _WHOLE = frozenset({"canary", "imatrix"})
 """Told in one line, however many of their leaves differ."""
 _MISSING = "missing"

@@ -23,7 +23,7 @@ from qlock.core.facts import EngineFile
 Effect = Literal["output", "timing", "note"]
 """What a change can do: to what a model says, to speed only, or to nothing that is measured."""
 
-_KEYS = ("key", "name", "suite", "variation", "type")
+_KEYS = ("key", "name", "place", "suite", "variation", "type")
 
 
 class Leaf(Base, frozen=True, kw_only=True):

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from qlock.core.canaries import CANARIES
 from qlock.core.effects import places
 from qlock.core.facts import Engine
-from qlock.core.lock import Lock
+from qlock.core.lock import Lock, PointPin
 from qlock.core.verify import READ_BACK
+
+_SAID_TABLES = ("read_back.weights_buffer", "read_back.cache_buffer", "told")
 
 
 def fact_names(lock: Lock) -> frozenset[str]:
@@ -30,7 +32,14 @@ def is_fact(lock: Lock, fact: str) -> bool:
         fact in fact_names(lock)
         or any(fact.removeprefix(f"device.{device.name}.gpu.").isdecimal() for device in lock.device)
         or any(_is_other_file(engine, fact) for engine in lock.engine)
+        or any(_is_said(point, fact) for point in lock.point)
     )
+
+
+def _is_said(point: PointPin, fact: str) -> bool:
+    """Whether a fact is memory that the lock does not have, or what an engine says beside what is read back of it."""
+    tables = (f"point.{point.name}.{name}." for name in _SAID_TABLES)
+    return any(fact.startswith(table) and fact != table for table in tables)
 
 
 def _is_other_file(engine: Engine, fact: str) -> bool:
@@ -63,6 +72,7 @@ def _names(lock: Lock) -> Iterator[str]:
         yield from places(point, path=here, only=("read_back", "prompts", "canary", "plain_text_nats"))
         yield from (f"{here}.{name}" for name in READ_BACK)
         yield f"{here}.cards"
+        yield f"{here}.told"
         yield from (f"{here}.canary.{name}" for name in CANARIES)
 
 

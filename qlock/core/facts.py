@@ -143,6 +143,17 @@ class Canary(Base, frozen=True, kw_only=True):
     log-probabilities that a server prints. Never compared across kinds of engine."""
 
 
+class Buffer(Base, frozen=True, kw_only=True):
+    """Memory that an engine took for a loaded point, by its own account."""
+
+    place: str
+    """As llama.cpp names it: ``CPU``, ``CPU_Mapped`` (the file itself), ``CUDA0``, ``CUDA_Host``."""
+    use: str
+    """``model``, ``KV``, ``compute``, ``output`` …"""
+    size_bytes: Count
+    """To the hundredth of a MiB that llama.cpp prints."""
+
+
 class ReadBack(Base, frozen=True, kw_only=True):
     """What the running engine says of itself after loading, to be held against the setting."""
 
@@ -158,6 +169,10 @@ class ReadBack(Base, frozen=True, kw_only=True):
     layers: Count
     """Layers of the model, the output layer counted, as llama.cpp counts them."""
     layers_offloaded: Count
+    weights_buffer: tuple[Buffer, ...]
+    """Where the weights lie, sorted by place."""
+    cache_buffer: tuple[Buffer, ...]
+    """Where the KV cache (or the state of recurrent layers) lies, of one process."""
     trained_context_tokens: Count
     vocab_tokens: Positive
     add_bos: bool
@@ -170,17 +185,6 @@ class ReadBack(Base, frozen=True, kw_only=True):
     end_tokens: tuple[int, ...]
     """Every token that ends generation, sorted."""
     expert_count: Count
-
-
-class Buffer(Base, frozen=True, kw_only=True):
-    """Memory that an engine took for a loaded point, by its own account."""
-
-    place: str
-    """As llama.cpp names it: ``CPU``, ``CPU_Mapped`` (the file itself), ``CUDA0``, ``CUDA_Host``."""
-    use: str
-    """``model``, ``KV``, ``compute``, ``output`` …"""
-    size_bytes: Count
-    """To the hundredth of a MiB that llama.cpp prints."""
 
 
 class ProbeRow(Base, frozen=True, kw_only=True):

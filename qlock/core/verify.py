@@ -31,7 +31,8 @@ from qlock.core.base import Base
 from qlock.core.canon import json_bytes
 from qlock.core.effects import Change, Effect, changes, table_changes
 from qlock.core.escape import for_message
-from qlock.core.facts import ReadBack, Setting
+from qlock.core.facts import Buffer, ReadBack, Setting
+from qlock.core.memory import is_on_card
 
 Rule = Literal[
     "model-files",
@@ -45,7 +46,7 @@ Rule = Literal[
 ]
 
 _TAKEN_OVER = tuple(name for name in Setting.__struct_fields__ if name in ReadBack.__struct_fields__)
-READ_BACK = (*_TAKEN_OVER, "layers_offloaded")
+READ_BACK = (*_TAKEN_OVER, "layers_offloaded", "weights_buffer", "cache_buffer")
 """What of a setting the running engine is asked for (rule 5)."""
 
 _DIGEST = re.compile("(?:sha256|blake3):[0-9a-f]{64}")
@@ -214,18 +215,53 @@ def _brief(text: str) -> str:
     return f"{text.partition(':')[2][:_DIGITS]}…" if _DIGEST.fullmatch(text) else text
 
 
+_Place = Literal["the CPU's memory alone", "memory of a card", "memory of a card alone", "any memory"]
+
+
 def read_back_findings(where: str, setting: Setting, read_back: ReadBack) -> list[Finding]:
     """Rule 5: what the engine says of itself against what it was told."""
     told = {name: getattr(setting, name) for name in _TAKEN_OVER}
     told["layers_offloaded"] = min(setting.gpu_layers, read_back.layers)
-    return [
-        Finding(
-            rule="read-back",
-            where=f"{where}.{name}",
-            expected=shown(value),
-            found=shown(getattr(read_back, name)),
-            effect="output",
-        )
+    found = [
+        _told_otherwise(f"{where}.{name}", shown(value), shown(getattr(read_back, name)))
         for name, value in told.items()
         if getattr(read_back, name) != value
     ]
+    if read_back.layers_offloaded == told["layers_offloaded"]:
+        found += _placement(where, setting, read_back)
+    return found
+
+
+def _placement(where: str, setting: Setting, read_back: ReadBack) -> list[Finding]:
+    """Whether weights and cache lie where the number of layers on a card says."""
+    weights: _Place = "memory of a card" if setting.gpu_layers else "the CPU's memory alone"
+    cache: _Place = "any memory"
+    if setting.gpu_layers == 0 or not setting.kv_offload:
+        cache = "the CPU's memory alone"
+    elif setting.gpu_layers >= read_back.layers:
+        cache = "memory of a card alone"
+    return [
+        _told_otherwise(f"{where}.{name}", place, ", ".join(shown(one.place) for one in buffers) or "none")
+        for name, place, buffers in (
+            ("weights_buffer", weights, read_back.weights_buffer),
+            ("cache_buffer", cache, read_back.cache_buffer),
+        )
+        if not _lies(buffers, place)
+    ]
+
+
+def _lies(buffers: tuple[Buffer, ...], place: _Place) -> bool:
+    of_cards = [is_on_card(one) for one in buffers]
+    match place:
+        case "the CPU's memory alone":
+            return bool(of_cards) and not any(of_cards)
+        case "memory of a card":
+            return any(of_cards)
+        case "memory of a card alone":
+            return bool(of_cards) and all(of_cards)
+        case "any memory":
+            return bool(of_cards)
+
+
+def _told_otherwise(where: str, expected: str, found: str) -> Finding:
+    return Finding(rule="read-back", where=where, expected=expected, found=found, effect="output")

@@ -214,6 +214,18 @@ class Broken(Base, frozen=True, kw_only=True, tag_field="kind", tag="broken"):
 Done = Generated | Measured | Contrasted | Kept | Broken
 
 
+class Deviation(Base, frozen=True, kw_only=True):
+    """One thing that an engine says of a loaded point, beside its read-back, and that is not as it was told."""
+
+    name: str
+    """As in ``sampling.temperature``."""
+    expected: str
+    found: str
+    """``missing`` where it does not say."""
+    why: str = ""
+    """Why it is not known, or what follows."""
+
+
 class Engine(Protocol):
     """One running engine, with at most one point loaded."""
 
@@ -259,6 +271,9 @@ class Engine(Protocol):
 
     def memory(self) -> tuple[Buffer, ...]:
         """Memory that the loaded point took, by the engine's own account; empty where it tells nothing of it."""
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """What the engine says of the loaded point that is not as it was told, beside what is read back."""
 
     def label(self) -> str:
         """Version text."""

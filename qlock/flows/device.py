@@ -21,7 +21,6 @@ from qlock.core.effects import what_changes_output
 from qlock.core.escape import for_message
 from qlock.core.lock import Missing as MissingPin
 from qlock.core.spec import DeviceSpec, SettingSpec, Spec
-from qlock.core.verify import Finding
 from qlock.core.visible import Card, bus_text, visible
 from qlock.errors import AbsentError, InputError
 from qlock.flows.proving import Opener
@@ -85,40 +84,6 @@ def opener(open_engine: Opener, gpu_uuid: Sequence[str]) -> Opener:
     if not gpu_uuid:
         return open_engine
     return functools.partial(open_engine, cuda_visible_devices=",".join(gpu_uuid))
-
-
-def card_findings(
-    where: str, setting: facts.Setting, *, given: Sequence[str], used: Sequence[str]
-) -> list[Finding]:
-    """A finding when the engine has a point on other cards than those it was given, or on none.
-
-    What an engine sees is limited by a variable that Vulkan, for one, does not know; so it is not taken for granted.
-
-    Args:
-        where: The point.
-        setting: Of the point.
-        given: PCI addresses of the cards of the device.
-        used: Cards that the engine says it uses, as ``Engine.devices`` gives them.
-    """
-    if setting.gpu_layers == 0:
-        expected: tuple[str, ...] = ()
-    elif setting.split_mode == "layer":
-        expected = tuple(given)
-    else:
-        expected = tuple(given[setting.main_gpu : setting.main_gpu + 1])
-    if tuple(used) == expected:
-        return []
-    unnamed = [name for name in used if ":" not in name]
-    return [
-        Finding(
-            rule="read-back",
-            where=f"{where}.cards",
-            expected=", ".join(expected) or "none",
-            found=", ".join(used) or "none",
-            effect="output",
-            why=f"the engine tells no PCI address of `{unnamed[0]}`" if unnamed else "",
-        )
-    ]
 
 
 def _check_settings(spec: Spec) -> None:

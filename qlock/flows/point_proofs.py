@@ -23,8 +23,8 @@ from qlock.errors import EngineError, QlockError
 from qlock.flows import proving
 from qlock.flows.asking import respondent
 from qlock.flows.bench import Bench, Note, prompted, told
-from qlock.flows.device import card_findings
 from qlock.flows.keeping import Kept
+from qlock.flows.obedience import said_findings
 from qlock.flows.pinning import fallen_back
 from qlock.flows.prompts_ahead import prompts_ahead
 from qlock.flows.proving import Exam, Proof
@@ -203,11 +203,10 @@ class _Prover:
             check_room(self._bench.world, load)
             read_back = self._engine.load(load)
             where = f"point.{name}"
-            used = self._engine.devices()
             refuse(
                 [
                     *read_back_findings(where, setting, read_back),
-                    *card_findings(where, setting, given=self._bench.pci_bus_id, used=used),
+                    *said_findings(self._engine, where, setting, given=self._bench.pci_bus_id),
                 ]
             )
             prompts = tuple(self._prompts(name, point, read_back))

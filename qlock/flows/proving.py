@@ -173,14 +173,16 @@ def hold_read_back(
     where: str, pinned: facts.ReadBack | UnsetType, setting: facts.Setting, seen: facts.ReadBack
 ) -> list[Finding]:
     """Rule 5: what an engine says of a loaded point against what is pinned and ordered, each place once."""
+    here = f"{where}.read_back."
     found: list[Finding] = []
     if isinstance(pinned, facts.ReadBack):
-        found += differences("read-back", f"{where}.read_back", pinned, seen)
-    told = {finding.where.rpartition(".")[2] for finding in found}
+        found += differences("read-back", here.removesuffix("."), pinned, seen)
+    # Of a table too, it is the field that is told: `weights_buffer.CUDA0` is about `weights_buffer`.
+    told = {finding.where.removeprefix(here).partition(".")[0] for finding in found}
     return found + [
         finding
         for finding in read_back_findings(where, setting, seen)
-        if finding.where.rpartition(".")[2] not in told
+        if finding.where.removeprefix(f"{where}.") not in told
     ]
 
 

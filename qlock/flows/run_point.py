@@ -27,12 +27,12 @@ from qlock.errors import InputError, QlockError
 from qlock.flows import proving
 from qlock.flows.asking import Asker, Question, respondent
 from qlock.flows.conditions import note_memory
-from qlock.flows.device import card_findings
 from qlock.flows.driver import Driver
 from qlock.flows.fitting import refuse_misfit
 from qlock.flows.grading import TrialFailure, try_grader
 from qlock.flows.headers import header_of as gguf_header_of
 from qlock.flows.laps import Laps
+from qlock.flows.obedience import said_findings
 from qlock.flows.proving import Exam
 from qlock.flows.references import is_beside, load_beside
 from qlock.flows.refusal import refuse
@@ -162,7 +162,7 @@ def prepare_point(
     check_room(world, load)
     read_back = engine.load(load)
     found = proving.hold_read_back(where, pin.read_back, load.setting, read_back)
-    found += card_findings(where, load.setting, given=pci_bus_id, used=engine.devices())
+    found += said_findings(engine, where, load.setting, given=pci_bus_id)
     behaviour = proving.behave(engine, read_back)
     found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
     found += proving.hold_nats(where, pin.plain_text_nats, behaviour.plain_text_nats)

@@ -13,6 +13,7 @@ from typing import Self
 
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
+    Deviation,
     Done,
     Engine,
     KeptFile,
@@ -104,6 +105,10 @@ class Seat:
     def memory(self) -> tuple[Buffer, ...]:
         """As the engine."""
         return self._living().memory()
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """As the engine."""
+        return self._living().deviations()
 
     def label(self) -> str:
         """As the engine."""

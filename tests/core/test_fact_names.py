@@ -85,10 +85,13 @@ def test_so_can_what_is_not_there_or_not_locked(lock: Lock) -> None:
         f"model.{model.name}.recipe.{model.recipe[0].type}",
         f"suite.{suite.name}.file.{suite.file[0].key}",
         f"point.{point.name}.cards",
+        f"point.{point.name}.told",
+        f"point.{point.name}.told.sampling.temperature",
+        f"point.{point.name}.read_back.weights_buffer.CUDA0",
         f"point.{point.name}.canary.{next(iter(CANARIES))}",
     ]
     assert [name for name in names if not is_fact(lock, name)] == []
-    assert len(names) == 11
+    assert len(names) == 14
 
 
 def test_what_is_unset_in_the_lock_can_be_named(lock: Lock) -> None:
@@ -107,10 +110,10 @@ def test_the_beginning_of_a_name_up_to_a_dot_is_one(lock: Lock) -> None:
 
 
 def test_nothing_else_is_one(lock: Lock) -> None:
-    """But for libraries, of which there can be more than are locked, whatever they are called."""
+    """But for libraries and memory, of which there can be more than are locked, whatever they are called."""
     for name in sorted(fact_names(lock)):
         assert not is_fact(lock, f"x{name}")
-        if not re.match(r"engine\.[^.]+\.file\.", name):
+        if not re.match(r"engine\.[^.]+\.file\.|point\.[^.]+\.read_back\.\w+_buffer\.", name):
             assert not is_fact(lock, f"{name}x")
     engine = lock.engine[0]
     assert is_fact(lock, f"engine.{engine.name}.file.{engine.file[0].name}x")

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from qlock.core import verify
 from qlock.core.base import Base
 from qlock.core.effects import Effect, Leaf, keyed, leaves
+from qlock.core.facts import Buffer
 from qlock.core.lock import SuiteFile
 from qlock.core.verify import (
     Finding,
@@ -40,6 +41,12 @@ from tests.fakes.documents import (
 )
 from tests.strategies import strategy
 
+
+def buffers(names: str) -> tuple[Buffer, ...]:
+    return tuple(Buffer(place=name, use="model", size_bytes=1_572_864) for name in names.split())
+
+
+ON_CPU, ON_CARD = buffers("CPU"), buffers("CUDA0")
 RULES: tuple[Rule, ...] = get_args(Rule)
 RICH: list[Base] = [
     an_engine(),
@@ -72,7 +79,7 @@ def test_one_change_one_finding(struct: Base, leaf: Leaf) -> None:
     sides = [(one.expected, one.found) for one in found]
     if sides == [("present", "absent"), ("absent", "present")]:
         # An entry that is called otherwise is another entry: the old one is gone, a new one is there.
-        assert leaf.path.rpartition(".")[2] in ("name", "key", "suite", "type", "variation")
+        assert leaf.path.rpartition(".")[2] in ("name", "key", "place", "suite", "type", "variation")
         assert {one.effect for one in found} == {leaf.effect}
         return
     new_key = leaf.value == {}
@@ -296,8 +303,54 @@ def test_every_choice_that_is_read_back_is_held_against_the_setting() -> None:
     "asked, offloaded, findings", [(99, 31, 0), (99, 30, 1), (10, 10, 0), (0, 1, 1), (10, 0, 1)]
 )
 def test_layers_on_the_gpu(asked: int, offloaded: int, findings: int) -> None:
-    found = read_back_findings("p", a_setting(gpu_layers=asked), a_read_back(layers_offloaded=offloaded))
+    memory = ON_CARD if offloaded else ON_CPU
+    read_back = a_read_back(layers_offloaded=offloaded, weights_buffer=memory, cache_buffer=memory)
+    found = read_back_findings("p", a_setting(gpu_layers=asked), read_back)
     assert [one.where for one in found] == ["p.layers_offloaded"] * findings
+
+
+CPU, CARD, CARD_ALONE = "the CPU's memory alone", "memory of a card", "memory of a card alone"
+
+
+@pytest.mark.parametrize(
+    "setting, weights, cache, findings",
+    [
+        ({}, "CPU_Mapped CPU_REPACK", "CPU", []),
+        ({}, "CPU AMX", "CPU", []),
+        ({}, "CPU CUDA0", "CPU", [("weights_buffer", CPU, "CPU, CUDA0")]),
+        ({}, "CPU", "Vulkan0", [("cache_buffer", CPU, "Vulkan0")]),
+        ({}, "", "", [("weights_buffer", CPU, "none"), ("cache_buffer", CPU, "none")]),
+        ({"gpu_layers": 99}, "CPU_Mapped CUDA0 CUDA1", "CUDA0 CUDA1", []),
+        ({"gpu_layers": 99}, "CUDA_Host CUDA0", "CUDA0", []),
+        (
+            {"gpu_layers": 99},
+            "CPU_Mapped CUDA_Host",
+            "CUDA0",
+            [("weights_buffer", CARD, "CPU_Mapped, CUDA_Host")],
+        ),
+        ({"gpu_layers": 99}, "CUDA0", "CPU", [("cache_buffer", CARD_ALONE, "CPU")]),
+        ({"gpu_layers": 99}, "CUDA0", "CPU CUDA0", [("cache_buffer", CARD_ALONE, "CPU, CUDA0")]),
+        ({"gpu_layers": 99}, "CUDA0", "", [("cache_buffer", CARD_ALONE, "none")]),
+        ({"gpu_layers": 99, "kv_offload": False}, "CUDA0", "CPU", []),
+        ({"gpu_layers": 99, "kv_offload": False}, "CUDA0", "CUDA0", [("cache_buffer", CPU, "CUDA0")]),
+        ({"gpu_layers": 10}, "CPU ROCm0", "CPU ROCm0", []),
+        ({"gpu_layers": 1}, "CPU ROCm0", "CPU", []),
+        ({"gpu_layers": 10}, "CPU", "CPU", [("weights_buffer", CARD, "CPU")]),
+        ({"gpu_layers": 10}, "ROCm0", "", [("cache_buffer", "any memory", "none")]),
+    ],
+)
+def test_weights_and_cache_lie_where_the_layers_are(
+    setting: dict[str, Any], weights: str, cache: str, findings: list[tuple[str, str, str]]
+) -> None:
+    read_back = a_read_back(
+        layers_offloaded=min(setting.get("gpu_layers", 0), 31),
+        weights_buffer=buffers(weights),
+        cache_buffer=buffers(cache),
+    )
+    found = read_back_findings("p", a_setting(**setting), read_back)
+    assert [(one.where, one.expected, one.found) for one in found] == [
+        (f"p.{name}", expected, got) for name, expected, got in findings
+    ]
 
 
 # ---------------------------------------------------------------- laws

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from qlock.core.facts import ReadBack, Setting
+from qlock.core.facts import Buffer, ReadBack, Setting
 from qlock.engines.interface import Sampling
 
 VOCAB_TOKENS = 24
@@ -74,6 +74,8 @@ def read_back_of(setting: Setting, *, vocab_tokens: int = VOCAB_TOKENS) -> ReadB
         flash_attention=setting.flash_attention,
         layers=3,
         layers_offloaded=0,
+        weights_buffer=(Buffer(place="CPU_Mapped", use="model", size_bytes=230_687),),
+        cache_buffer=(Buffer(place="CPU", use="KV", size_bytes=262_144),),
         trained_context_tokens=2048,
         vocab_tokens=vocab_tokens,
         add_bos=True,

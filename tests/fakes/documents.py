@@ -14,6 +14,7 @@ import tomli_w
 from qlock.core.digest import blake3_of, sha256_of
 from qlock.core.exchange import Completed, Message
 from qlock.core.facts import (
+    Buffer,
     Canary,
     Device,
     Engine,
@@ -247,6 +248,11 @@ def a_read_back(**changes: Any) -> ReadBack:
         flash_attention=False,
         layers=31,
         layers_offloaded=0,
+        weights_buffer=(
+            Buffer(place="CPU_Mapped", use="model", size_bytes=94_906_614),
+            Buffer(place="CPU_REPACK", use="model", size_bytes=10_622_075),
+        ),
+        cache_buffer=(Buffer(place="CPU", use="KV", size_bytes=377_487_360),),
         trained_context_tokens=2048,
         vocab_tokens=49_152,
         add_bos=False,

@@ -26,6 +26,7 @@ from qlock.engines.interface import (
     Broken,
     Contrast,
     Contrasted,
+    Deviation,
     Done,
     Generate,
     Generated,
@@ -41,6 +42,7 @@ from qlock.errors import EngineError
 from qlock.world.interface import MappedFile
 
 BOS, EOS = 256, 257
+ON_CARD = (Buffer(place="CUDA0", use="model", size_bytes=524_288),)
 VOCAB_TOKENS = 258
 LOOKS = ("repeat", "permute", "dummies", "copies", "long-neighbours", "threads", "width")
 _OWN_WORK = (*CANARIES, "plain-text")
@@ -64,6 +66,8 @@ class Script:
         self.system_info = "CPU : FAKE = 1"
         self.read_back: dict[str, object] = {}
         """Fields that the engine says otherwise than it was told."""
+        self.deviations: tuple[Deviation, ...] = ()
+        """What else it says that is not as it was told."""
         self.salt = ""
         """Changes everything that the model says."""
         self.sampler = ""
@@ -178,6 +182,8 @@ class FakeEngine:
             flash_attention=setting.flash_attention,
             layers=3,
             layers_offloaded=0,
+            weights_buffer=(Buffer(place="CPU_Mapped", use="model", size_bytes=230_687),),
+            cache_buffer=(Buffer(place="CPU", use="KV", size_bytes=262_144),),
             trained_context_tokens=2048,
             vocab_tokens=VOCAB_TOKENS,
             add_bos=True,
@@ -189,6 +195,8 @@ class FakeEngine:
             end_tokens=(EOS,),
             expert_count=0,
         )
+        if setting.gpu_layers:
+            plain = msgspec.structs.replace(plain, weights_buffer=ON_CARD, cache_buffer=ON_CARD)
         return msgspec.structs.replace(plain, **self._script.read_back)
 
     def vocabulary(self, header: str) -> Vocabulary:
@@ -264,6 +272,10 @@ class FakeEngine:
     def memory(self) -> tuple[Buffer, ...]:
         self._live()
         return self._script.memory
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        self._live()
+        return self._script.deviations
 
     def label(self) -> str:
         return self._script.label

@@ -47,6 +47,32 @@ def requests_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().split("\n") if line] if path.exists() else []
 
 
+_SAMPLING: dict[str, tuple[str, float | str]] = {
+    "--seed": ("seed", 4_294_967_295),
+    "--temp": ("temperature", 0.8),
+    "--top-k": ("top_k", 40),
+    "--top-p": ("top_p", 0.95),
+    "--min-p": ("min_p", 0.05),
+    "--top-n-sigma": ("top_n_sigma", -1.0),
+    "--xtc-probability": ("xtc_probability", 0.0),
+    "--xtc-threshold": ("xtc_threshold", 0.1),
+    "--typical": ("typical_p", 1.0),
+    "--repeat-last-n": ("repeat_last_n", 64),
+    "--repeat-penalty": ("repeat_penalty", 1.0),
+    "--presence-penalty": ("presence_penalty", 0.0),
+    "--frequency-penalty": ("frequency_penalty", 0.0),
+    "--dry-multiplier": ("dry_multiplier", 0.0),
+    "--dry-base": ("dry_base", 1.75),
+    "--dry-allowed-length": ("dry_allowed_length", 2),
+    "--dry-penalty-last-n": ("dry_penalty_last_n", -1),
+    "--dynatemp-range": ("dynatemp_range", 0.0),
+    "--dynatemp-exp": ("dynatemp_exponent", 1.0),
+    "--mirostat": ("mirostat", 0),
+    "--mirostat-lr": ("mirostat_eta", 0.1),
+    "--mirostat-ent": ("mirostat_tau", 5.0),
+}
+"""Options, the names of what they set, and what holds without them."""
+
 _HELP = Path(__file__).with_name("llama_server_help.txt")
 """What `--help` prints: the options that qlock needs of a build, and a few more."""
 
@@ -100,13 +126,14 @@ class Play:
             f"print_info: BOS token             = {BOS} '<s>'",
             f"print_info: EOS token             = {EOS} '</s>'",
             f"print_info: EOG token             = {EOS} '</s>'",
-            "load_tensors:   CPU_Mapped model buffer size =     0.22 MiB",
+            f"load_tensors:   {self.memory('weights') or 'CPU_Mapped'} model buffer size =     0.22 MiB",
             f"llama_context: n_seq_max             = {self.slots}",
             f"llama_context: n_ctx_seq             = {self.context}",
             f"llama_context: n_batch               = {self.number('--batch-size')}",
             f"llama_context: n_ubatch              = {self.number('--ubatch-size')}",
             f"llama_context: flash_attn            = {'enabled' if self.value('--flash-attn') == 'on' else 'disabled'}",
-            "llama_kv_cache:        CPU KV buffer size =     0.12 MiB",
+            f"llama_context: kv_unified            = {str(self.is_on('kv_unified')).lower()}",
+            f"llama_kv_cache:      {self.memory('cache') or 'CPU'} KV buffer size =     0.12 MiB",
             f"llama_kv_cache: size =    0.12 MiB (512 cells), K ({k}):    0.06 MiB, V ({v}):    0.06 MiB",
         ]
         if layers and self.is_on("cpu_fallback"):
@@ -122,6 +149,25 @@ class Play:
         told = [line for line in lines if not silent or silent not in line]
         late_s = float(self.behaviour.get("log_late_s", 0.0))
         threading.Timer(late_s, log, [told]).start() if late_s else log(told)
+
+    def memory(self, what: str) -> str:
+        """Where weights or cache lie: on the first card, where layers are put on one; empty for the CPU."""
+        played = str(self.behaviour.get(f"{what}_on", ""))
+        return played or ("CUDA0" if self.number("--gpu-layers") and not self.is_on("cpu_fallback") else "")
+
+    def defaults(self) -> object:
+        """What holds where a request says nothing."""
+        if self.is_on("no_defaults"):
+            return None
+        told: dict[str, object] = {"samplers": self.value("--samplers", "top_k;temperature").split(";")}
+        for option, (name, default) in _SAMPLING.items():
+            value = self.value(option, str(default))
+            told[name] = _single(float(value)) if isinstance(default, float) else int(value)
+        told |= {"n_predict": -1, "max_tokens": -1, "n_probs": 0, "ignore_eos": False, "stream": False}
+        told |= {"chat_format": "Content-only", "speculative.types": "none"}
+        told |= self.behaviour.get("default_is", {})
+        told.pop(str(self.behaviour.get("default_lacks", "")), None)
+        return told
 
     def probabilities(self, tokens: list[int]) -> list[float]:
         """Log-probabilities of all tokens after these; one is far likelier than the others."""
@@ -152,13 +198,17 @@ class Play:
         if self.is_on("props_router"):
             return 200, {"role": "router", "max_instances": 4, "model_alias": self.alias}
         told: dict[str, object] = {
-            "default_generation_settings": {"params": {"temperature": 0.8}, "n_ctx": self.context},
+            "default_generation_settings": {"params": self.defaults(), "n_ctx": self.context},
             "total_slots": self.slots,
             "model_alias": self.alias,
             "model_path": self.behaviour.get("other_path", self.value("--model")),
             "bos_token": "<s>",
             "eos_token": "</s>",
+            "chat_template": self.value("--chat-template"),
+            "build_info": "b9333-35c9b1f39",
+            "modalities": {"vision": False, "audio": False},
         }
+        told |= self.behaviour.get("props_say", {})
         told.pop(str(self.behaviour.get("props_lacks", "")), None)
         if self.is_on("props_types"):
             told["total_slots"] = "one"

@@ -15,10 +15,9 @@ from qlock.core.facts import Gpu
 from qlock.core.spec import DeviceSpec, SettingSpec
 from qlock.core.verify import differences
 from qlock.errors import AbsentError, InputError, QlockError
-from qlock.flows.device import Here, asked_device, card_findings, locked_device
+from qlock.flows.device import Here, asked_device, locked_device
 from qlock.world.interface import GpuSeen, Missing, World
 from tests.fakes.comparisons import a_plain_lock, a_side
-from tests.fakes.decoder import SETTING
 from tests.fakes.documents import a_spec
 from tests.fakes.nvml import A100_40, A100_80, StubbedNvml, script
 from tests.fakes.world import CPU, L4, ScriptedAmd, ScriptedNvml, fake_world, seen
@@ -270,20 +269,3 @@ def test_runs_on_cards_of_two_sizes_are_not_compared(nvml_library: Path, tmp_pat
         "fatal: device.gpu.0.pci_device_id: A has `10de:20b0`, B has `10de:20b2`",
         "fatal: device.gpu.0.memory_bytes: A has `42949672960`, B has `85899345920`",
     )
-
-
-@pytest.mark.parametrize(
-    "setting, used",
-    [
-        ({"gpu_layers": 0}, ()),
-        ({"gpu_layers": 1, "split_mode": "layer"}, ("0000:01:00.0", "0000:02:00.0")),
-        ({"gpu_layers": 1, "split_mode": "none", "main_gpu": 1}, ("0000:02:00.0",)),
-    ],
-)
-def test_a_setting_says_which_cards_are_used(setting: dict[str, Any], used: tuple[str, ...]) -> None:
-    given = ("0000:01:00.0", "0000:02:00.0")
-    asked_for = msgspec.structs.replace(SETTING, **setting)
-    assert card_findings("point.x", asked_for, given=given, used=used) == []
-    for other in ((), ("0000:03:00.0",), given, given[::-1], (*given, "0000:03:00.0")):
-        found = card_findings("point.x", asked_for, given=given, used=other)
-        assert [one.expected for one in found] == ([] if other == used else [", ".join(used) or "none"])

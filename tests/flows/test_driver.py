@@ -16,6 +16,7 @@ from qlock.engines.interface import (
     Broken,
     Contrast,
     Contrasted,
+    Deviation,
     Done,
     Generate,
     Generated,
@@ -104,6 +105,9 @@ class MortalEngine:
         raise NotImplementedError
 
     def memory(self) -> tuple[Buffer, ...]:
+        raise NotImplementedError
+
+    def deviations(self) -> tuple[Deviation, ...]:
         raise NotImplementedError
 
     def label(self) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from qlock.core.base import Base
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
+    Deviation,
     Done,
     Generate,
     KeptFile,
@@ -34,7 +35,7 @@ from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.home import SYSTEM_OPTIONS, Home
 from qlock.engines.llama_cpp.options import options_of
 from qlock.engines.llama_cpp.probe import Seat, Stage, probe
-from qlock.engines.llama_cpp.questions import added_of, text_of, tokens_of
+from qlock.engines.llama_cpp.questions import added_of, room_of, tokens_of
 from qlock.engines.llama_cpp.reading import open_reader
 from qlock.engines.llama_cpp.scoring import Scorer
 from qlock.engines.llama_cpp.server import Point, Seen, Server
@@ -105,7 +106,9 @@ class LlamaCpp:
         self._home = home
         self._deadlines = deadlines
         self._program = build.program("llama-server")
-        self._label = tools.version(self._printed("--version"))
+        printed = self._printed("--version")
+        self._label = tools.version(printed)
+        self._build_info = tools.build_info(printed)
         self._options = options_of(self._printed("--help"))
         self._servers: list[Server] = []
         self._rooms: list[Room] = []
@@ -258,6 +261,12 @@ class LlamaCpp:
             for copies in (1 if buffer.place.endswith("_Mapped") else len(self._servers),)
         )
 
+    def deviations(self) -> tuple[Deviation, ...]:
+        """What every server says of itself that is not as it was told."""
+        self._loaded()
+        assert self._seen is not None
+        return self._seen.deviations
+
     def label(self) -> str:
         """Version text; also that tokens are not scored by llama-cpp-python, once that is known."""
         said = "" if self._scorer is None else self._scorer.shortfall()
@@ -299,19 +308,31 @@ class LlamaCpp:
             self._servers[-1].start(setting, weights, self._options, devices=self._devices)
         found, looks = [], []
         for server in self._servers:
-            server.wait_ready(self._deadlines.load_s)
-            seen = server.look(weights)
+            seen, read_back, room = self._ready(server, load)
             looks.append(seen)
-            found.append(self._read_back(server, seen, load))
-            self._rooms.append(self._room(server, found[-1]))
-        used = {seen.said.devices for seen in looks}
-        if any(one != found[0] for one in found) or len(used) > 1:
+            found.append(read_back)
+            self._rooms.append(room)
+        told = {(seen.said.devices, seen.deviations) for seen in looks}
+        if any(one != found[0] for one in found) or len(told) > 1:
             raise EngineError(
                 "the servers do not say the same of themselves, started with the same command line"
             )
         slots = sum(one.slots for one in found)
         self._seen = looks[0]
         return msgspec.structs.replace(found[0], slots=slots), looks[0]
+
+    def _ready(self, server: Server, load: Load) -> tuple[Seen, ReadBack, Room]:
+        """What a server is, once it is ready."""
+        server.wait_ready(self._deadlines.load_s)
+        seen = server.look(load.weights[0], build_info=self._build_info)
+        bos_token, eos_token, deadline_s = (
+            seen.said.bos_token,
+            seen.said.eos_token,
+            self._deadlines.progress_s,
+        )
+        add_bos, add_eos = added_of(server, bos_token=bos_token, eos_token=eos_token, deadline_s=deadline_s)
+        read_back = read_back_of(seen, load.setting, add_bos=add_bos, add_eos=add_eos)
+        return seen, read_back, room_of(server, read_back, deadline_s=deadline_s)
 
     def _new_server(self) -> Server:
         home = self._home
@@ -327,32 +348,12 @@ class LlamaCpp:
         server = self._new_server()
         self._extra.append(server)
         server.start(setting, load.weights[0], self._options, devices=self._devices)
-        server.wait_ready(self._deadlines.load_s)
-        seen = server.look(load.weights[0])
-        return Seat(server, self._room(server, self._read_back(server, seen, load)))
+        _, _, room = self._ready(server, load)
+        return Seat(server, room)
 
     def _end(self, seat: Seat) -> None:
         seat.server.close(self._deadlines.close_s)
         self._extra.remove(seat.server)
-
-    def _read_back(self, server: Server, seen: Seen, load: Load) -> ReadBack:
-        said = seen.said
-        add_bos, add_eos = added_of(
-            server, bos_token=said.bos_token, eos_token=said.eos_token, deadline_s=self._deadlines.progress_s
-        )
-        return read_back_of(seen, load.setting, add_bos=add_bos, add_eos=add_eos)
-
-    def _room(self, server: Server, read_back: ReadBack) -> Room:
-        return Room(
-            context_tokens=read_back.context_tokens,
-            vocab_tokens=read_back.vocab_tokens,
-            end_tokens=frozenset(read_back.end_tokens),
-            end_texts={
-                token: text_of(server, [token], deadline_s=self._deadlines.progress_s)
-                for token in read_back.end_tokens
-            },
-            alias=server.alias,
-        )
 
     def _loaded(self) -> tuple[Spread, Scorer]:
         if self._spread is None or self._scorer is None:

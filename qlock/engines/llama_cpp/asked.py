@@ -27,7 +27,7 @@ _FORCE = 10_000.0
 
 _SAMPLERS = ("penalties", "top_k", "top_p", "min_p", "temperature")
 
-_OFF: dict[str, object] = {
+OFF: dict[str, object] = {
     "dynatemp_range": 0.0,
     "dynatemp_exponent": 1.0,
     "top_n_sigma": -1.0,
@@ -71,7 +71,7 @@ _NEEDED = (
 )
 """What the server must echo; a younger setting may be unknown to an older server."""
 
-_OTHERWISE_FIXED: dict[str, tuple[object, ...]] = {
+OTHERWISE_FIXED: dict[str, tuple[object, ...]] = {
     "chat_format": ("Content-only",),
     "reasoning_format": ("none",),
     "reasoning_in_content": (False,),
@@ -107,7 +107,7 @@ def asked_of(work: Generate, room: Room, *, forced: int | None = None) -> dict[s
         forced: A token that must come next.
     """
     sampling = work.sampling
-    return _OFF | {
+    return OFF | {
         "seed": sampling.seed % _SEEDS,
         "temperature": max(0.0, sampling.temperature),
         "top_k": sampling.top_k,
@@ -147,7 +147,7 @@ def _tokens_of(bias: object) -> object:
         return bias
 
 
-def _same(got: object, expected: object) -> bool:
+def is_same(got: object, expected: object) -> bool:
     """Equal as the server keeps it: a fraction in 32 bits; `1` is not `true`."""
     match got, expected:
         case bool(), bool():
@@ -183,12 +183,12 @@ def check_echo(asked: Mapping[str, object], echoed: Mapping[str, object], room: 
             expected = (_biased(asked, room),)
         elif name in asked:
             expected = (asked[name],)
-        elif name in _OTHERWISE_FIXED:
-            expected = _OTHERWISE_FIXED[name]
+        elif name in OTHERWISE_FIXED:
+            expected = OTHERWISE_FIXED[name]
         else:
             raise EngineError(f"the server has a setting that qlock does not know: `{for_message(name)}`")
         seen = _tokens_of(got) if name == "logit_bias" else got
-        if not any(_same(seen, one) for one in expected):
+        if not any(is_same(seen, one) for one in expected):
             raise EngineError(
                 f"the server does not do as it is told: got `{name} = {for_message(str(seen))}`,"
                 f" expected `{for_message(str(expected[0]))}`"

@@ -14,7 +14,15 @@ from collections.abc import Sequence
 from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
 from qlock.core.facts import Buffer
-from qlock.engines.llama_cpp_python.logbook import buffers, cache_types, devices, flash_attention
+from qlock.engines.interface import Deviation
+from qlock.engines.llama_cpp_python.logbook import (
+    buffers,
+    cache_types,
+    devices,
+    flash_attention,
+    of_cache,
+    of_weights,
+)
 from qlock.errors import EngineError
 
 OWN = "qlock: "
@@ -23,6 +31,7 @@ OWN = "qlock: "
 _THREADS = re.compile(r"system_info: n_threads = (\d+) \(n_threads_batch = (\d+)\) / \d+ \| (.*)$")
 _OFFLOADED = re.compile(r"load_tensors: offloaded (\d+)/(\d+) layers to GPU")
 _WEIGHTS = re.compile(r"load_tensors: +(\S+) +model buffer size =")
+_UNIFIED = re.compile(r"llama_context: kv_unified +=\s*(true|false)")
 _SPECIAL = r"print_info: {} token +=\s+(-?\d+) "
 _LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 _ERROR = re.compile(r"^(?:[\d.]+ E |error[: ])|GGML_ASSERT|GGML_ABORT|terminate called")
@@ -44,6 +53,9 @@ class Said(Base, frozen=True, kw_only=True):
     flash_attention: bool
     layers: Count
     layers_offloaded: Count
+    weights_buffer: tuple[Buffer, ...]
+    cache_buffer: tuple[Buffer, ...]
+    is_kv_unified: bool
     trained_context_tokens: Count
     vocab_tokens: Count
     bos_token: int
@@ -66,6 +78,7 @@ def read(lines: Sequence[str]) -> Said:
     cache_type_k, cache_type_v = cache_types(lines)
     threads, batch_threads, system_info = _once("threads", _THREADS, lines)
     layers, layers_offloaded = _layers(lines)
+    memory = buffers(lines)
     return Said(
         context_tokens=_number("context_tokens", r"llama_context: n_ctx_seq +=\s*(\d+)", lines),
         sequences=_number("slots", r"llama_context: n_seq_max +=\s*(\d+)", lines),
@@ -78,6 +91,9 @@ def read(lines: Sequence[str]) -> Said:
         flash_attention=flash_attention(lines),
         layers=layers,
         layers_offloaded=layers_offloaded,
+        weights_buffer=of_weights(memory),
+        cache_buffer=of_cache(memory),
+        is_kv_unified=_once("kv_unified", _UNIFIED, lines) == ("true",),
         trained_context_tokens=_number(
             "trained_context_tokens", r"print_info: n_ctx_train +=\s*(\d+)", lines
         ),
@@ -88,8 +104,15 @@ def read(lines: Sequence[str]) -> Said:
         expert_count=_number("expert_count", r"print_info: n_expert +=\s*(\d+)", lines),
         system_info=system_info.strip(),
         devices=devices(lines),
-        memory=buffers(lines),
+        memory=memory,
     )
+
+
+def deviations(said: Said) -> list[Deviation]:
+    """What a log tells that is not as the server was told."""
+    if said.is_kv_unified:
+        return [Deviation(name="kv_unified", expected="false", found="true")]
+    return []
 
 
 def port(lines: Sequence[str]) -> int | None:

@@ -20,14 +20,12 @@ from qlock.core.base import Base
 from qlock.core.escape import for_message
 from qlock.core.facts import Setting
 from qlock.engines.llama_cpp import harmless
+from qlock.engines.llama_cpp.props import CHAT_TEMPLATE
+from qlock.engines.llama_cpp.samplers import DEFAULTS, option_value
 from qlock.errors import EngineError
 
 _OPTION_LINE = re.compile(r"(-[^\s,]+(?:, +-[^\s,]+)*)(?: |$)")
 _SHOWN_OPTIONS = 8
-
-CHAT_TEMPLATE = "chatml"
-"""Never used: prompts are rendered by qlock and sent as token ids. A template of the model's own that llama.cpp cannot
-parse would keep the server from starting."""
 
 
 class Given(Base, frozen=True, kw_only=True):
@@ -206,6 +204,7 @@ def _behaviour() -> list[Given]:
         Given(name="--no-slots"),
         Given(name="--metrics", needed=True),
         Given(name="--offline"),
+        # Before the template: without it, llama.cpp takes the names of a few templates only.
         Given(name="--jinja"),
         Given(name="--chat-template", value=CHAT_TEMPLATE),
         Given(name="--skip-chat-parsing"),
@@ -219,32 +218,7 @@ def _behaviour() -> list[Given]:
 
 def _sampling() -> list[Given]:
     """What every request says again: given here too, so that no file of weights can bring its own defaults."""
-    values = {
-        "--samplers": "temperature",
-        "--seed": "0",
-        "--temp": "0",
-        "--top-k": "0",
-        "--top-p": "1",
-        "--min-p": "0",
-        "--top-n-sigma": "-1",
-        "--xtc-probability": "0",
-        "--xtc-threshold": "0.1",
-        "--typical": "1",
-        "--repeat-last-n": "0",
-        "--repeat-penalty": "1",
-        "--presence-penalty": "0",
-        "--frequency-penalty": "0",
-        "--dry-multiplier": "0",
-        "--dry-base": "1.75",
-        "--dry-allowed-length": "2",
-        "--dry-penalty-last-n": "0",
-        "--dynatemp-range": "0",
-        "--dynatemp-exp": "1",
-        "--mirostat": "0",
-        "--mirostat-lr": "0.1",
-        "--mirostat-ent": "5",
-    }
-    return [Given(name=name, value=value) for name, value in values.items()]
+    return [Given(name=option, value=option_value(value)) for option, _, value in DEFAULTS]
 
 
 def _looked_at(passed: Iterable[str]) -> set[str]:

@@ -11,6 +11,8 @@ from typing import TypeVar
 import msgspec
 
 from qlock.core.escape import for_message
+from qlock.core.facts import ReadBack
+from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.server import Answered, Lost, Server
 from qlock.errors import EngineError
 
@@ -70,6 +72,21 @@ def added_of(server: Server, *, bos_token: int, eos_token: int, deadline_s: floa
             "cannot verify `add_bos`: a text becomes other tokens with and without special ones"
         )
     return bos_token in whole[: places[0]], eos_token in whole[places[0] + len(plain) :]
+
+
+def room_of(server: Server, read_back: ReadBack, *, deadline_s: float) -> Room:
+    """What an answer of this server may be made of.
+
+    Raises:
+        EngineError: The server gives no text of an end token.
+    """
+    return Room(
+        context_tokens=read_back.context_tokens,
+        vocab_tokens=read_back.vocab_tokens,
+        end_tokens=frozenset(read_back.end_tokens),
+        end_texts={token: text_of(server, [token], deadline_s=deadline_s) for token in read_back.end_tokens},
+        alias=server.alias,
+    )
 
 
 def _asked(server: Server, path: str, body: bytes, shape: type[Shape], deadline_s: float) -> Shape:

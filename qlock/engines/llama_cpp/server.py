@@ -17,17 +17,15 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import httpx
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
 from qlock.core.escape import for_message
 from qlock.core.facts import ReadBack, Setting
-from qlock.engines.interface import Load
-from qlock.engines.llama_cpp import logbook
+from qlock.engines.interface import Deviation, Load
+from qlock.engines.llama_cpp import logbook, props
 from qlock.engines.llama_cpp.asked import Room
 from qlock.engines.llama_cpp.options import Place, arguments, for_server
 from qlock.errors import EngineError
@@ -53,9 +51,6 @@ _DECODES = re.compile(
 )
 
 
-Fact = TypeVar("Fact")
-
-
 class Answered(msgspec.Struct, frozen=True):
     """What a server sent back."""
 
@@ -69,17 +64,6 @@ class Lost(msgspec.Struct, frozen=True):
     why: str
 
 
-class Props(msgspec.Struct, frozen=True):
-    """What qlock wants to know of ``/props``; a router, for one, says none of it."""
-
-    total_slots: int | UnsetType = UNSET
-    model_alias: str | UnsetType = UNSET
-    model_path: str | UnsetType = UNSET
-    bos_token: str | UnsetType = UNSET
-    eos_token: str | UnsetType = UNSET
-    default_generation_settings: dict[str, object] | UnsetType = UNSET
-
-
 class Seen(Base, frozen=True, kw_only=True):
     """What a server that is ready says of itself."""
 
@@ -89,6 +73,8 @@ class Seen(Base, frozen=True, kw_only=True):
     """Of its one slot."""
     bos_text: str
     eos_text: str
+    deviations: tuple[Deviation, ...]
+    """What of it is not as it was told."""
 
 
 class Server:
@@ -115,6 +101,7 @@ class Server:
         self._client: httpx.Client | None = None
         self._ended = "it did not start"
         self._is_read = False
+        self._passed: tuple[str, ...] = ()
 
     @property
     def pid(self) -> int:
@@ -143,7 +130,9 @@ class Server:
             api_key_file="" if self._by_socket else str(self._key_file),
         )
         given = for_server(setting, place, devices=devices)
-        argv = (str(self._program), *arguments(given, options))
+        passed = arguments(given, options)
+        self._passed = passed
+        argv = (str(self._program), *passed)
         self._child = ServerChild(argv, env=self._env, cwd=self._cwd, log=self._log)
         if self._by_socket:
             self._client = httpx.Client(
@@ -177,34 +166,30 @@ class Server:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, most_s)
 
-    def look(self, model: str) -> Seen:
+    def look(self, model: str, *, build_info: str) -> Seen:
         """Prove that it is the server that was started, and read back what it is.
+
+        Args:
+            model: The path that it was given.
+            build_info: What it must say of its build; empty where nobody knows.
 
         Raises:
             EngineError: It is another one, or a fact cannot be verified.
         """
-        props = self._props()
-        alias = _told("model_alias", props.model_alias)
-        if alias != self.alias:
-            raise EngineError(
-                f"another server answered: got the model `{for_message(alias)}`, expected `{self.alias}`"
-            )
+        told = self._props()
+        expected = props.Expected(alias=self.alias, model=model, build_info=build_info, passed=self._passed)
+        props.refuse_another(told, expected)
         self._prove_port()
-        path = _told("model_path", props.model_path)
-        if path != model:
-            raise EngineError(f"got `model_path = {for_message(path)}`, expected `{for_message(model)}`")
-        settings = _told("context_tokens", props.default_generation_settings)
-        context_tokens = settings.get("n_ctx")
-        if not isinstance(context_tokens, int):
-            raise _unverified("context_tokens")
+        context_tokens = props.context_tokens(told)
         said = self._said()
         self._is_read = True
         return Seen(
             said=said,
-            slots=_told("slots", props.total_slots),
+            slots=props.told("slots", told.total_slots),
             context_tokens=context_tokens,
-            bos_text=_told("bos_text", props.bos_token),
-            eos_text=_told("eos_text", props.eos_token),
+            bos_text=props.told("bos_text", told.bos_token),
+            eos_text=props.told("eos_text", told.eos_token),
+            deviations=(*props.deviations(told, expected), *logbook.deviations(said)),
         )
 
     def ask(self, path: str, body: bytes, *, deadline_s: float | None) -> Answered | Lost:
@@ -322,17 +307,14 @@ class Server:
         if how:
             raise EngineError(f"the server did not start ({how}): {logbook.complaint(self.lines())}")
 
-    def _props(self) -> Props:
+    def _props(self) -> props.Props:
         match self._exchange("GET", "/props", b"", _SHORT_S):
             case Answered(status=200, data=data):
-                try:
-                    return msgspec.json.decode(data, type=Props)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise _unverified("model_alias", f"`/props` holds {error}") from error
+                return props.props_of(data)
             case Answered(status=status):
-                raise _unverified("model_alias", f"`/props` answers with HTTP status `{status}`")
+                raise props.unverified("model_alias", f"`/props` answers with HTTP status `{status}`")
             case Lost(why=why):
-                raise _unverified("model_alias", f"`/props` gives no answer: {why}")
+                raise props.unverified("model_alias", f"`/props` gives no answer: {why}")
 
     def _prove_port(self) -> None:
         """Where it listens on a port, the port must be its own."""
@@ -381,13 +363,3 @@ def listens(pid: int, port: int) -> bool:
             with contextlib.suppress(OSError):
                 held.add(str(entry.readlink()))
     return bool(inodes) and inodes <= held
-
-
-def _told(fact: str, value: Fact | UnsetType) -> Fact:
-    if value is UNSET:
-        raise _unverified(fact)
-    return value
-
-
-def _unverified(fact: str, why: str = "the server does not say it") -> EngineError:
-    return EngineError(f"cannot verify `{fact}`: {why}")

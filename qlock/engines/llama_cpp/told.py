@@ -34,6 +34,8 @@ def read_back_of(seen: Seen, setting: Setting, *, add_bos: bool, add_eos: bool) 
         flash_attention=said.flash_attention,
         layers=said.layers,
         layers_offloaded=said.layers_offloaded,
+        weights_buffer=said.weights_buffer,
+        cache_buffer=said.cache_buffer,
         trained_context_tokens=said.trained_context_tokens,
         vocab_tokens=said.vocab_tokens,
         add_bos=add_bos,

@@ -19,6 +19,7 @@ from qlock.world.process import ServerChild
 
 _PRINTED_BYTES = 1 << 24
 _VERSION = "version: "
+_BUILD = re.compile(r"\(build (\d+), commit (\w+)\)$| (\d+) \((\w+)\)$")
 _DEVICE = re.compile(r"(\S+): (.*) \((\d+) MiB, (\d+) MiB free\)")
 _ON_THE_CPU = ("BLAS",)
 
@@ -101,6 +102,12 @@ def version(text: str) -> str:
     """The version line of a build, old (``9333 (35c9b1f39)``) or new (``0.6.0-dev (build 0, …)``): a label only."""
     lines = [line for line in text.split("\n") if line.startswith(_VERSION)]
     return f"llama.cpp {for_message(lines[0].removeprefix(_VERSION).strip())}" if lines else "llama.cpp"
+
+
+def build_info(text: str) -> str:
+    """What a server of this build says of it (``b9333-35c9b1f39``), out of its version text; empty where it does not tell."""
+    match = _BUILD.search(version(text))
+    return "" if match is None else "b{}-{}".format(*(one for one in match.groups() if one is not None))
 
 
 def devices(text: str) -> tuple[Device, ...]:

@@ -24,6 +24,7 @@ from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
     Broken,
     Contrasted,
+    Deviation,
     Done,
     Generated,
     Kept,
@@ -225,6 +226,10 @@ class LlamaCppPython:
     def memory(self) -> tuple[Buffer, ...]:
         """Buffers of the loaded point, as its log told when it was loaded."""
         return self._memory
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """None: what the library says of itself is all read back."""
+        return ()
 
     def label(self) -> str:
         """Version text."""

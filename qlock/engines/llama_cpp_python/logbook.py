@@ -24,6 +24,8 @@ _LAYER = re.compile(r"load_tensors: layer +(\d+) assigned to device ([^,]+),")
 _USING = re.compile(r"\w+: using device (\S+) \(.*?\) (?:\(([^()]*)\) )?- \d+ MiB free")
 _BUFFER = re.compile(r"\w+: *(\S+) +(\S.*?) buffer size = +(\d+\.\d+) MiB$")
 _OFFLOADED = re.compile(r"load_tensors: offloaded (\d+)/(\d+) layers to GPU")
+_WEIGHTS = ("model",)
+_CACHE_USES = ("KV", "RS")
 
 Said = TypeVar("Said")
 
@@ -112,6 +114,23 @@ def buffers(lines: Sequence[str]) -> tuple[Buffer, ...]:
         size, before = bytes_of_mib(float(match[3])), sizes.get((place, use), 0)
         sizes[place, use] = max(before, size) if use == "compute" else before + size
     return tuple(Buffer(place=place, use=use, size_bytes=size) for (place, use), size in sizes.items())
+
+
+def of_weights(memory: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    """The buffers that weights lie in."""
+    return _used_for("weights_buffer", _WEIGHTS, memory)
+
+
+def of_cache(memory: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    """The buffers that the KV cache, or the state of recurrent layers, lies in."""
+    return _used_for("cache_buffer", _CACHE_USES, memory)
+
+
+def _used_for(fact: str, uses: Sequence[str], memory: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    found = [buffer for buffer in memory if buffer.use in uses]
+    if not found:
+        raise EngineError(f"cannot verify `{fact}`: got no line about it in the engine's log, expected one")
+    return tuple(sorted(found, key=lambda buffer: (buffer.place, buffer.use)))
 
 
 def _address(using: re.Match[str]) -> str:

@@ -219,6 +219,7 @@ class Native:
         api, context, lines = self._api, self._context, self._log.lines()
         cache_type_k, cache_type_v = logbook.cache_types(lines)
         layers, layers_offloaded = logbook.layers(lines)
+        memory = logbook.buffers(lines)
         told = self._vocab.told()
         return ReadBack(
             context_tokens=self._context_of_a_slot(),
@@ -232,6 +233,8 @@ class Native:
             flash_attention=logbook.flash_attention(lines),
             layers=layers,
             layers_offloaded=layers_offloaded,
+            weights_buffer=logbook.of_weights(memory),
+            cache_buffer=logbook.of_cache(memory),
             trained_context_tokens=api.llama_model_n_ctx_train(self._model),
             vocab_tokens=self.vocab_tokens,
             add_bos=told.add_bos,

@@ -18,6 +18,7 @@ from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.engines.interface import (
     Broken,
     Contrasted,
+    Deviation,
     Done,
     Generated,
     Kept,
@@ -90,17 +91,16 @@ class Replay:
         self._load: Load | None = None
         self._header: str | None = None
         self._reference: Load | KeptFile | None = None
-        self._devices: tuple[str, ...] = ()
-        self._memory: tuple[Buffer, ...] = ()
+        self._loaded: LoadedOnce | None = None
         self._waiting: deque[Work] = deque()
 
     def load(self, load: Load) -> ReadBack:
         """What came of this load."""
         match self._tape.get(load_key(load)):
-            case LoadedOnce(read_back=read_back, devices=devices, memory=memory):
+            case LoadedOnce() as loaded:
                 self._load, self._header, self._reference = load, None, None
-                self._devices, self._memory = devices, memory
-                return read_back
+                self._loaded = loaded
+                return loaded.read_back
             case _:
                 raise _absent(f"loading `{name_of(load.weights[0])}` under `{load.setting.name}`")
 
@@ -167,11 +167,15 @@ class Replay:
 
     def devices(self) -> tuple[str, ...]:
         """The cards that the recorded engine used."""
-        return self._devices
+        return () if self._loaded is None else self._loaded.devices
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """What the recorded engine said that was not as it was told."""
+        return () if self._loaded is None else self._loaded.deviations
 
     def memory(self) -> tuple[Buffer, ...]:
         """The buffers that the recorded engine told."""
-        return self._memory
+        return () if self._loaded is None else self._loaded.memory
 
     def label(self) -> str:
         """Version text of the recorded engine."""

@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
-from qlock.engines.interface import Done, Engine, KeptFile, Load, Vocabulary, Work
+from qlock.engines.interface import Deviation, Done, Engine, KeptFile, Load, Vocabulary, Work
 from qlock.engines.replay.tape import (
     TAPE,
     DoneOnce,
@@ -62,6 +62,7 @@ class Recorder:
                 read_back=read_back,
                 devices=self._engine.devices(),
                 memory=self._engine.memory(),
+                deviations=self._engine.deviations(),
             )
         )
         return read_back
@@ -123,6 +124,10 @@ class Recorder:
     def memory(self) -> tuple[Buffer, ...]:
         """The engine's own; kept with each load."""
         return self._engine.memory()
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """The engine's own; kept with each load."""
+        return self._engine.deviations()
 
     def label(self) -> str:
         """Version text of the engine."""

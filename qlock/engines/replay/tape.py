@@ -14,7 +14,7 @@ import msgspec
 from qlock.core.base import Base
 from qlock.core.digest import Digest, digest_of
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
-from qlock.engines.interface import Contrast, Done, KeptFile, Load, Vocabulary, Work
+from qlock.engines.interface import Contrast, Deviation, Done, KeptFile, Load, Vocabulary, Work
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 
@@ -35,6 +35,7 @@ class LoadedOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="loaded"
     read_back: ReadBack
     devices: tuple[str, ...] = ()
     memory: tuple[Buffer, ...] = ()
+    deviations: tuple[Deviation, ...] = ()
 
 
 class ReferredOnce(Base, frozen=True, kw_only=True, tag_field="kind", tag="referred"):

@@ -86,8 +86,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny(tmp_path_factory.mktemp("models") / "tiny.gguf")
 
 
+@pytest.fixture(scope="session", params=["llama_bin", "mainline_bin"])
+def build_bin(request: pytest.FixtureRequest) -> Path:
+    """Each of the real builds: that of the bindings' sources, and a release of llama.cpp."""
+    folder: Path = request.getfixturevalue(request.param)
+    return folder
+
+
 @pytest.fixture
-def real(llama_bin: Path, temporary: Path) -> Iterator[LlamaCpp]:
-    """An engine on the real build."""
-    with open_engine(lib_folder=llama_bin, deadlines=DEADLINES) as engine:
+def real(build_bin: Path, temporary: Path) -> Iterator[LlamaCpp]:
+    """An engine on a real build."""
+    with open_engine(lib_folder=build_bin, deadlines=DEADLINES) as engine:
         yield engine

@@ -52,5 +52,5 @@ def test_a_folder_without_libraries_does_not_agree(home: Home, tmp_path: Path) -
 
 
 @live
-def test_the_real_build_agrees(home: Home, llama_bin: Path) -> None:
-    assert disagreement(llama_bin, home=home) == ""
+def test_the_real_build_agrees(home: Home, build_bin: Path) -> None:
+    assert disagreement(build_bin, home=home) == ""

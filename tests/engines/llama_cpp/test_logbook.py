@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from qlock.core.facts import Buffer
-from qlock.engines.llama_cpp.logbook import Said, complaint, port, read
+from qlock.engines.interface import Deviation
+from qlock.engines.llama_cpp.logbook import Said, complaint, deviations, port, read
 from qlock.errors import EngineError
 
 LOG = """\
@@ -26,6 +27,7 @@ LOG = """\
 0.00.004 I llama_context: n_batch               = 64
 0.00.004 I llama_context: n_ubatch              = 32
 0.00.004 I llama_context: flash_attn            = enabled
+0.00.004 I llama_context: kv_unified            = false
 0.00.005 I llama_kv_cache:        CPU KV buffer size =     0.12 MiB
 0.00.005 I llama_kv_cache: size =    0.12 MiB (   512 cells,   2 layers,  1/1 seqs), K (q8_0):    0.06 MiB, V (f16): 1 MiB
 """
@@ -58,6 +60,9 @@ def test_all_of_it_is_read() -> None:
         flash_attention=True,
         layers=3,
         layers_offloaded=0,
+        weights_buffer=(Buffer(place="CPU_Mapped", use="model", size_bytes=230_687),),
+        cache_buffer=(Buffer(place="CPU", use="KV", size_bytes=125_829),),
+        is_kv_unified=False,
         trained_context_tokens=2048,
         vocab_tokens=320,
         bos_token=1,
@@ -89,6 +94,8 @@ def test_all_of_it_is_read() -> None:
         ("n_vocab", "vocab_tokens"),
         ("EOG token", "end_tokens"),
         ("n_expert", "expert_count"),
+        ("KV buffer", "cache_buffer"),
+        ("kv_unified", "kv_unified"),
     ],
 )
 def test_a_fact_without_a_line_cannot_be_verified(without: str, fact: str) -> None:
@@ -126,6 +133,12 @@ def test_weights_on_a_gpu_without_a_line_about_layers_verify_nothing() -> None:
 
 def test_layers_for_drafting_are_counted_too() -> None:
     assert read(lines(more="0.00.002 I print_info: n_layer_all           = 5")).layers == 6
+
+
+def test_one_cache_for_all_sequences_is_a_deviation() -> None:
+    assert deviations(read(lines())) == []
+    unified = lines(LOG.replace("kv_unified            = false", "kv_unified            = true"))
+    assert deviations(read(unified)) == [Deviation(name="kv_unified", expected="false", found="true")]
 
 
 def test_a_vocabulary_may_have_no_bos() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from qlock.engines.llama_cpp.harmless import HARMLESS
 from qlock.engines.llama_cpp.options import Place, arguments, for_perplexity, for_server, options_of
+from qlock.engines.llama_cpp.props import CHAT_TEMPLATE
 from qlock.engines.llama_cpp.tools import Build, printed
 from qlock.errors import EngineError
 from tests.engines.llama_cpp.conftest import NOWHERE, changed
@@ -88,7 +89,14 @@ def test_a_complete_line_for_the_least_build() -> None:
             "--no-cache-prompt",
             "--no-context-shift",
         ),
-        *("--metrics", "--special", "--seed", "0", "--temp", "0", "--verbosity", "4"),
+        *("--metrics", "--jinja", "--chat-template", CHAT_TEMPLATE, "--special"),
+        *("--samplers", "temperature", "--seed", "0", "--temp", "0", "--top-k", "0", "--top-p", "1"),
+        *("--min-p", "0", "--top-n-sigma", "-1", "--xtc-probability", "0", "--xtc-threshold", "0.1"),
+        *("--typical", "1", "--repeat-last-n", "0", "--repeat-penalty", "1", "--presence-penalty", "0"),
+        *("--frequency-penalty", "0", "--dry-multiplier", "0", "--dry-base", "1.75"),
+        *("--dry-allowed-length", "2", "--dry-penalty-last-n", "0", "--dynatemp-range", "0"),
+        *("--dynatemp-exp", "1", "--mirostat", "0", "--mirostat-lr", "0.1", "--mirostat-ent", "5"),
+        *("--verbosity", "4"),
     )
 
 
@@ -167,12 +175,12 @@ def test_a_build_without_an_option_that_matters_is_refused() -> None:
 @live
 @pytest.mark.parametrize("program", ["llama-server", "llama-perplexity"])
 def test_every_option_of_the_real_build_is_passed_or_harmless(
-    program: str, llama_bin: Path, temporary: Path
+    program: str, build_bin: Path, temporary: Path
 ) -> None:
     from qlock.engines.llama_cpp.home import Home
 
     home = Home(cuda_visible_devices="", system_options=NOWHERE)
-    path = Build(folder=str(llama_bin)).program(program)
+    path = Build(folder=str(build_bin)).program(program)
     options = options_of(printed(path, "--help", home=home, deadline_s=60))
     home.close()
     assert len(options) > 100

@@ -38,10 +38,10 @@ def answers_digest(run: str, folder: Path) -> str:
     return str(json.loads((folder / run.strip() / "seal.json").read_text())["answers_digest"])
 
 
-def changed_library(llama_bin: Path, folder: Path) -> Path:
+def changed_library(build_bin: Path, folder: Path) -> Path:
     """A copy of the build with one byte of a library changed that no code reads: the compiler's name."""
     copy = folder / "bin"
-    shutil.copytree(llama_bin, copy)
+    shutil.copytree(build_bin, copy, symlinks=True)
     library = copy / "libggml-cpu.so"
     data = bytearray(library.read_bytes())
     data[data.index(b"GCC: (")] = ord("g")
@@ -49,9 +49,9 @@ def changed_library(llama_bin: Path, folder: Path) -> Path:
     return copy
 
 
-def test_two_runs_give_the_same_answers_and_another_byte_is_refused(llama_bin: Path, tmp_path: Path) -> None:
+def test_two_runs_give_the_same_answers_and_another_byte_is_refused(build_bin: Path, tmp_path: Path) -> None:
     folder = tmp_path / "project"
-    spec = with_engine(make(folder, slots=2), 'kind = "llama.cpp"', f'path = "{llama_bin}"')
+    spec = with_engine(make(folder, slots=2), 'kind = "llama.cpp"', f'path = "{build_bin}"')
     resolved = qlock(folder, "resolve", str(spec.relative_to(folder)))
     assert resolved.returncode == 0, resolved.stderr
     lock = resolved.stdout.strip()
@@ -60,16 +60,17 @@ def test_two_runs_give_the_same_answers_and_another_byte_is_refused(llama_bin: P
     first, second = (answers_digest(run.stdout, folder) for run in runs)
     assert first == second
     refused = qlock(
-        folder, "run", lock, "--repeat-lock", "--engine", str(changed_library(llama_bin, tmp_path))
+        folder, "run", lock, "--repeat-lock", "--engine", str(changed_library(build_bin, tmp_path))
     )
     assert refused.returncode == 3
-    assert "error: engine.llama.cpp.file.libggml-cpu.so is not as locked (engine-files)\n" in refused.stderr
+    library = (build_bin / "libggml-cpu.so").resolve().name
+    assert f"error: engine.llama.cpp.file.{library} is not as locked (engine-files)\n" in refused.stderr
 
 
-def test_perplexity_is_that_of_the_embedded_engine(llama_bin: Path, tmp_path: Path) -> None:
+def test_perplexity_is_that_of_the_embedded_engine(build_bin: Path, tmp_path: Path) -> None:
     found = []
     for place, lines in enumerate(
-        (('kind = "llama.cpp"', f'path = "{llama_bin}"'), ('kind = "llama-cpp-python"',))
+        (f'kind = "{kind}"', f'path = "{build_bin}"') for kind in ("llama.cpp", "llama-cpp-python")
     ):
         folder = tmp_path / str(place)
         spec = with_engine(make(folder, slots=1), *lines)

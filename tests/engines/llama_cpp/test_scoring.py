@@ -178,7 +178,7 @@ def test_a_server_that_dies_while_it_scores_ends_the_engine(played: Opener, mode
 
 
 @live
-def test_all_ways_agree_on_a_real_model(real: LlamaCpp, smollm2_q4_1: Path) -> None:
+def test_all_ways_agree_on_a_real_model(real: LlamaCpp, build_bin: Path, smollm2_q4_1: Path) -> None:
     real.load(load_of(smollm2_q4_1))
     (tokens,) = real.tokenize([TEXT], add_special=True, parse_special=False)
     window = Measure(id="m", tokens=tokens[:32], score_from=17)
@@ -195,17 +195,19 @@ def test_all_ways_agree_on_a_real_model(real: LlamaCpp, smollm2_q4_1: Path) -> N
         assert isinstance(other, Measured)
         assert other.nats == pytest.approx(by_worker.nats, abs=digits)
     # The worker runs on the very libraries of the server, which are pinned once.
-    libraries = [Path(file.path).name for file in real.mapped_files() if "libllama.so" in file.path]
-    assert libraries == ["libllama.so"]
+    libraries = [file.path for file in real.mapped_files() if "/libllama.so" in file.path]
+    assert libraries == [str((build_bin / "libllama.so").resolve())]
 
 
 @live
-def test_a_window_costs_the_same_bits_as_in_the_embedded_engine(real: LlamaCpp, smollm2_q4_1: Path) -> None:
+def test_a_window_costs_the_same_bits_as_in_the_embedded_engine(
+    real: LlamaCpp, build_bin: Path, smollm2_q4_1: Path
+) -> None:
     load = load_of(smollm2_q4_1)
     real.load(load)
     (tokens,) = real.tokenize([TEXT], add_special=True, parse_special=False)
     ours = measured(real, tokens=tokens, score_from=1)
-    with open_engine() as embedded:
+    with open_engine(lib_folder=build_bin) as embedded:
         embedded.load(load)
         assert embedded.tokenize([TEXT], add_special=True, parse_special=False) == [tokens]
         embedded.submit(Measure(id="m", tokens=tokens, score_from=1))

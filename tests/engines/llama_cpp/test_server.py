@@ -12,11 +12,14 @@ import pytest
 
 from qlock.core.facts import Buffer
 from qlock.core.verify import read_back_findings
+from qlock.engines.interface import Deviation
 from qlock.engines.llama_cpp import server
+from qlock.engines.llama_cpp.props import CHAT_TEMPLATE
 from qlock.engines.llama_cpp.server import listens
 from qlock.errors import EngineError
 from tests.engines.llama_cpp.conftest import DEADLINES, Opener, changed, load_of, work
 
+UNSAID = "the server does not say it"
 NO_LINE = "got no line about it in the engine's log, expected one"
 
 
@@ -115,6 +118,17 @@ def test_another_server_behind_the_socket_is_found(played: Opener, model: Path) 
             [("point.x.layers_offloaded", "3", "2")],
         ),
         ({"devices": ["CUDA0"]}, {"gpu_layers": 3}, []),
+        (
+            {"devices": ["CUDA0"], "cache_on": "CPU"},
+            {"gpu_layers": 3},
+            [("point.x.cache_buffer", "memory of a card alone", "CPU")],
+        ),
+        (
+            {"devices": ["CUDA0"], "weights_on": "CPU_Mapped"},
+            {"gpu_layers": 3},
+            [("point.x.weights_buffer", "memory of a card", "CPU_Mapped")],
+        ),
+        ({"cache_on": "CUDA0"}, {}, [("point.x.cache_buffer", "the CPU's memory alone", "CUDA0")]),
     ],
 )
 def test_what_is_not_as_ordered_becomes_a_finding(
@@ -129,6 +143,55 @@ def test_what_is_not_as_ordered_becomes_a_finding(
     read_back = played(**behaviour).load(load)
     findings = read_back_findings("point.x", load.setting, read_back)
     assert [(one.where, one.expected, one.found) for one in findings] == found
+
+
+@pytest.mark.parametrize(
+    "behaviour, expected",
+    [
+        ({}, ()),
+        (
+            {"default_is": {"temperature": 0.8}},
+            (Deviation(name="sampling.temperature", expected="0.0", found="0.8"),),
+        ),
+        (
+            {"default_lacks": "min_p"},
+            (Deviation(name="sampling.min_p", expected="0.0", found="missing", why=UNSAID),),
+        ),
+        (
+            {"no_defaults": True},
+            (
+                Deviation(
+                    name="sampling", expected="a default for every sampler", found="missing", why=UNSAID
+                ),
+            ),
+        ),
+        (
+            {"props_say": {"chat_template": "{{ of_the_model }}"}},
+            (Deviation(name="chat_template", expected=CHAT_TEMPLATE, found="{{ of_the_model }}"),),
+        ),
+        (
+            {"props_lacks": "chat_template"},
+            (Deviation(name="chat_template", expected=CHAT_TEMPLATE, found="missing", why=UNSAID),),
+        ),
+        (
+            {"props_say": {"build_info": "b1-other"}},
+            (Deviation(name="build_info", expected="b9333-35c9b1f39", found="b1-other"),),
+        ),
+        (
+            {"props_say": {"modalities": {"vision": True}}},
+            (Deviation(name="modalities", expected="none", found="vision"),),
+        ),
+        ({"kv_unified": True}, (Deviation(name="kv_unified", expected="false", found="true"),)),
+    ],
+)
+def test_what_a_server_says_otherwise_than_it_was_told_is_kept(
+    played: Opener, model: Path, *, behaviour: dict[str, object], expected: tuple[Deviation, ...]
+) -> None:
+    engine = played(**behaviour)
+    with pytest.raises(EngineError, match=r"^no model is loaded$"):
+        engine.deviations()
+    engine.load(load_of(model))
+    assert engine.deviations() == expected
 
 
 def test_a_file_that_is_replaced_while_it_is_loaded_is_found(played: Opener, model: Path) -> None:

@@ -18,7 +18,7 @@ def test_a_build_tells_its_version_options_and_devices(tmp_path: Path, temporary
     with Survey(folder, system_options=NOWHERE) as survey:
         assert survey.program("llama-server") == f"{folder}/llama-server"
         assert survey.version() == "llama.cpp 9333 (35c9b1f39)"
-        assert survey.options() == 34
+        assert survey.options() == 57
         assert [device.name for device in survey.devices()] == ["CUDA0", "Vulkan0"]
         with pytest.raises(AbsentError, match=r"^got no program `llama-perplexity` in "):
             survey.program("llama-perplexity")
@@ -52,8 +52,8 @@ def test_a_folder_without_libraries_cannot_be_driven(tmp_path: Path, temporary: 
 
 
 @pytest.mark.live
-def test_a_real_build_can_be_driven(llama_bin: Path, temporary: Path) -> None:
-    with Survey(llama_bin) as survey:
+def test_a_real_build_can_be_driven(build_bin: Path, temporary: Path) -> None:
+    with Survey(build_bin) as survey:
         assert survey.options() > 200
         assert survey.devices() == ()
         assert survey.why_not_by_bindings() == ""

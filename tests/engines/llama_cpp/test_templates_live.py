@@ -179,12 +179,12 @@ def servers(
 
 
 def test_prompts_equal_those_of_the_server_but_for_what_is_listed(
-    llama_bin: Path, templates_folder: Path, tiny: Path, short_folder: Path
+    build_bin: Path, templates_folder: Path, tiny: Path, short_folder: Path
 ) -> None:
     files = sorted(templates_folder.glob("*.jinja"))
     assert len(files) >= 60
     found: dict[str, frozenset[str]] = {}
-    for file, client in servers(llama_bin, tiny, files, short_folder):
+    for file, client in servers(build_bin, tiny, files, short_folder):
         source = file.read_text()
         other = frozenset(case for case in CASES if ours(source, case) != theirs(client, case))
         if other:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from qlock.core.facts import ReadBack
+from qlock.core.facts import Buffer, ReadBack
 from qlock.engines.llama_cpp.logbook import Said
 from qlock.engines.llama_cpp.server import Seen
 from qlock.engines.llama_cpp.told import read_back_of
@@ -21,6 +21,9 @@ SAID = Said(
     flash_attention=True,
     layers=5,
     layers_offloaded=2,
+    weights_buffer=(Buffer(place="CUDA0", use="model", size_bytes=1_572_864),),
+    cache_buffer=(Buffer(place="CPU", use="KV", size_bytes=524_288),),
+    is_kv_unified=False,
     trained_context_tokens=2048,
     vocab_tokens=320,
     bos_token=1,
@@ -31,7 +34,7 @@ SAID = Said(
     devices=(),
     memory=(),
 )
-SEEN = Seen(said=SAID, slots=1, context_tokens=512, bos_text="<s>", eos_text="</s>")
+SEEN = Seen(said=SAID, slots=1, context_tokens=512, bos_text="<s>", eos_text="</s>", deviations=())
 
 
 def told(
@@ -57,6 +60,8 @@ def test_everything_that_is_said_is_read_back() -> None:
         flash_attention=True,
         layers=5,
         layers_offloaded=2,
+        weights_buffer=SAID.weights_buffer,
+        cache_buffer=SAID.cache_buffer,
         trained_context_tokens=2048,
         vocab_tokens=320,
         add_bos=True,

@@ -9,7 +9,7 @@ import pytest
 
 from qlock.engines.llama_cpp import open_engine
 from qlock.engines.llama_cpp.home import Home
-from qlock.engines.llama_cpp.tools import Build, Device, devices, printed, version
+from qlock.engines.llama_cpp.tools import Build, Device, build_info, devices, printed, version
 from qlock.errors import AbsentError, EngineError
 from tests.engines.llama_cpp.conftest import NOWHERE, Opener
 from tests.fakes.llama_server import build
@@ -43,6 +43,20 @@ def program(tmp_path: Path, script: str) -> Path:
 )
 def test_old_and_new_version_texts_are_labels(text: str, label: str) -> None:
     assert version(text) == label
+
+
+@pytest.mark.parametrize(
+    "text, info",
+    [
+        ("version: 10360 (90e6a9131)\nbuilt with", "b10360-90e6a9131"),
+        ("version: 0.1.1-dev (build 10470, commit abc1234)", "b10470-abc1234"),
+        ("version: 0.6.0-dev (build 0, commit unknown)", "b0-unknown"),
+        ("version: 0.6.0", ""),
+        ("nothing", ""),
+    ],
+)
+def test_what_a_server_must_say_of_its_build_follows_from_the_version_text(text: str, info: str) -> None:
+    assert build_info(text) == info
 
 
 def test_the_label_of_an_engine_is_its_version(played: Opener) -> None:

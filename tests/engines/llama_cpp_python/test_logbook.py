@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from qlock.core.facts import Buffer
@@ -10,6 +12,8 @@ from qlock.engines.llama_cpp_python.logbook import (
     devices,
     flash_attention,
     layers,
+    of_cache,
+    of_weights,
 )
 from qlock.errors import EngineError
 
@@ -164,3 +168,28 @@ def test_devices_keep_their_order_and_the_cpu_is_none() -> None:
         "0000:01:00.0",
     )
     assert devices([]) == ()
+
+
+MEMORY = (
+    Buffer(place="CUDA0", use="model", size_bytes=3),
+    Buffer(place="CUDA0", use="RS", size_bytes=1),
+    Buffer(place="CPU_Mapped", use="model", size_bytes=2),
+    Buffer(place="CPU", use="KV", size_bytes=5),
+    Buffer(place="CUDA0", use="compute", size_bytes=7),
+)
+
+
+def test_where_weights_and_cache_lie_is_sorted_by_place() -> None:
+    assert of_weights(MEMORY) == (MEMORY[2], MEMORY[0])
+    assert of_cache(MEMORY) == (MEMORY[3], MEMORY[1])
+
+
+@pytest.mark.parametrize("read, fact", [(of_weights, "weights_buffer"), (of_cache, "cache_buffer")])
+def test_memory_that_is_not_told_cannot_be_verified(
+    read: Callable[[tuple[Buffer, ...]], object], fact: str
+) -> None:
+    with pytest.raises(EngineError) as caught:
+        read(MEMORY[-1:])
+    assert caught.value.message == (
+        f"cannot verify `{fact}`: got no line about it in the engine's log, expected one"
+    )

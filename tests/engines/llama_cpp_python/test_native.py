@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.core.facts import ReadBack
+from qlock.core.facts import Buffer, ReadBack
 from qlock.engines.interface import Broken, Generate, Generated, Load, Measure, Measured
 from qlock.engines.llama_cpp_python import LlamaCppPython
 from qlock.errors import EngineError
@@ -30,6 +30,8 @@ def test_a_load_is_read_back_from_the_engine(shared_engine: LlamaCppPython, tiny
         flash_attention=False,
         layers=3,
         layers_offloaded=0,
+        weights_buffer=(Buffer(place="CPU_Mapped", use="model", size_bytes=230_687),),
+        cache_buffer=(Buffer(place="CPU", use="KV", size_bytes=262_144),),
         trained_context_tokens=2048,
         vocab_tokens=VOCAB_TOKENS,
         add_bos=True,
