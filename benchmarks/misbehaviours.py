@@ -40,7 +40,7 @@ AT_RUN: tuple[tuple[Behaviour, int], ...] = (
     ({"log_lacks": "n_batch  "}, 7),
     ({"swap_model": True}, 7),
     ({"other_path": "/other.gguf"}, 7),
-    ({"replaces_model": True}, 7),
+    ({"replaces_model": True}, 3),
     ({"default_is": {"temperature": 0.8}}, 3),
     ({"default_is": {"turbo": 1}}, 3),
     ({"default_lacks": "seed"}, 3),
@@ -77,9 +77,11 @@ AT_RUN: tuple[tuple[Behaviour, int], ...] = (
     ({"stops_at": 3}, 7),
     ({"ctx400": True}, 7),
     ({"die_on_item": 1}, 7),
-    ({"die_on_item": 516}, 0),
+    ({"die_on_text": ["is the sea near", 1]}, 5),
+    ({"die_on_text": ["is the sea near", 2]}, 0),
 )
-"""Misbehaviours, and the exit code that each must give; a server that dies among the items is started again."""
+"""Misbehaviours, and the exit code that each must give; a server that dies among the items is started again, and one
+that always dies at the same item leaves it undone."""
 
 AT_ENGINE: tuple[tuple[Behaviour, Deadlines], ...] = (
     ({"health_503": True}, Deadlines(load_s=0.7)),

@@ -87,6 +87,7 @@ class Play:
         self.ready = threading.Event()
         self.lock = threading.Lock()
         self.items = 0
+        self.texts = 0
         self.decodes = 0
 
     def is_on(self, name: str) -> bool:
@@ -220,7 +221,12 @@ class Play:
             say("x" * int(self.behaviour.get("chatty", 0)))
             with (self.folder / REQUESTS).open("a") as file:
                 file.write(json.dumps(asked) + "\n")
-            if self.items == self.behaviour.get("die_on_item"):
+            text, number = self.behaviour.get("die_on_text", ("", 0))
+            if text and text in bytes(token for token in asked["prompt"] if token < 256).decode(
+                errors="replace"
+            ):
+                self.texts += 1
+            if self.items == self.behaviour.get("die_on_item") or (text and self.texts == number):
                 say("GGML_ASSERT(n_tokens <= n_batch) failed")
                 os.abort()
             if self.is_on("wedge"):
