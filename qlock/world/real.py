@@ -10,8 +10,8 @@ from types import MappingProxyType
 from qlock.errors import AbsentError
 from qlock.world import amd, clock, digests, files, folder, host, journal, maps, nvml, wheel
 from qlock.world.hub import open_hub
+from qlock.world.hub.remote import RealRemote
 from qlock.world.interface import World
-from qlock.world.remote import RealRemote
 from qlock.world.slurm import RealSlurm
 
 

@@ -23,8 +23,8 @@ from qlock.flows.run import Ran
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.run_point import Progress
 from qlock.world.hub import open_hub
+from qlock.world.hub.remote import RealRemote
 from qlock.world.interface import World
-from qlock.world.remote import RealRemote
 from tests.broken.make_gguf import F32, STRING, U32, array, gguf, kv, tensor
 from tests.fakes.engine import Script
 from tests.fakes.hub import FakeHub

@@ -17,6 +17,7 @@ from qlock.core.facts import Device, EngineFile, Gpu
 from qlock.errors import AbsentError, InputError
 from qlock.world import digests, files, folder, journal, maps
 from qlock.world.hub import open_hub
+from qlock.world.hub.remote import RealRemote
 from qlock.world.interface import (
     FileDigest,
     GpuSeen,
@@ -27,7 +28,6 @@ from qlock.world.interface import (
     Surroundings,
     World,
 )
-from qlock.world.remote import RealRemote
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -281,7 +281,7 @@ def test_another_size_than_the_hub_names_is_refused(stub: FakeHub, hub: RealHub,
     file = HubFile(path=named.path, size_bytes=named.size_bytes + 1, oid=named.oid, sha256=named.sha256)
     assert refused(lambda: hub.fetch(listing.snapshot, file)) == (
         InputError,
-        f"{OTHER_BYTES.replace('other bytes', 'another size')}: got `10240` bytes, expected `10241`",
+        f"{OTHER_BYTES.replace('other bytes', 'another size')}: got `10240 bytes`, expected `10241 bytes`",
         "fetch it again; if it stays so, a proxy or the storage damages it",
     )
 

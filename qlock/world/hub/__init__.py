@@ -1,7 +1,8 @@
 """The Hugging Face Hub: what a repository holds, single ranges of a file, and whole files in the Hub's own cache.
 
-Lives here: the requests, all through huggingface_hub, which no other file imports. Does not live here: choosing a file
-(``core.quants``), what its bytes mean (``core.gguf``), and when to ask at all (``flows``).
+Lives here: the requests, all through huggingface_hub, which no other file imports. Beside it, what plain addresses share
+with the Hub: waiting (``patience``), downloads (``partial``), and they themselves (``remote``). Does not live here:
+choosing a file (``core.quants``), what its bytes mean (``core.gguf``), and when to ask at all (``flows``).
 
 Requests per call: ``commit_of`` 1; ``listing`` 1 for the commit, then 1 for each 1,000 files, or for each 100 of
 ``paths``; ``read_range`` 1 and a redirect; ``fetch`` the same for each 16 GiB; ``changed_since`` 2; ``cached`` none.
@@ -23,7 +24,8 @@ from qlock.core.escape import for_message
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.world.hub import blobs
 from qlock.world.hub.account import Account, account_of
-from qlock.world.hub.blobs import Answer, Shelf
+from qlock.world.hub.blobs import Shelf
+from qlock.world.hub.partial import Answer, is_here, read_span
 from qlock.world.hub.patience import BusyError, Patience
 from qlock.world.hub.refusals import Asked, is_commit, no_hub, offline_error, refusal, renamed
 from qlock.world.hub.session import TIMEOUT_S, file_of, furnish, place_of
@@ -37,8 +39,6 @@ CONNECTIONS = 8
 MOST_FILES = 100_000
 """Of one repository."""
 _PATHS_AT_ONCE = 100
-_PROGRESS_BYTES = 8 << 20
-"""A transfer that is cut after so much counts as one that works."""
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,9 @@ class RealHub:
         self._find_account = find_account
         self._clock = clock
         self._announce = announce
-        self._patience = Patience(clock, announce)
+        self._patience = Patience(
+            clock, announce, name="the Hub", remedy="a login with `hf auth login` raises the limit"
+        )
         self._connections = threading.BoundedSemaphore(CONNECTIONS)
 
     @functools.cached_property
@@ -116,24 +118,9 @@ class RealHub:
         Raises:
             AbsentError: The file, the access to it or the network is not there.
         """
-        held = bytearray()
-        total_bytes = 0
-
-        def take(answer: Answer) -> None:
-            nonlocal total_bytes
-            total_bytes = answer.total_bytes
-            skip = start + len(held) - answer.start
-            for piece in answer.pieces:
-                held.extend(piece[skip:])
-                skip = max(0, skip - len(piece))
-                if len(held) >= length:
-                    return
-
-        while len(held) < length:
-            self._stream(snapshot, path, lambda: (start + len(held), start + length), take)
-            if start + len(held) >= total_bytes:
-                break
-        return bytes(held[:length])
+        return read_span(
+            lambda span, take: self._stream(snapshot, path, span, take), start=start, length=length
+        )
 
     def fetch(
         self, snapshot: Snapshot, file: HubFile, *, progress: Callable[[int], None] | None = None
@@ -147,9 +134,9 @@ class RealHub:
             InputError: What came has another size or other bytes than the Hub names; it is thrown away.
         """
         shelf = Shelf(Path(self._account.cache), snapshot, file)
-        if blobs.is_here(shelf.pointer, file.size_bytes):
+        if is_here(shelf.pointer, file.size_bytes):
             return shelf.pointer
-        if not blobs.is_here(shelf.blob, file.size_bytes):
+        if not is_here(shelf.blob, file.size_bytes):
             self._ready(_asked_of(snapshot, file.path))
             shelf.bring(
                 lambda span, take: self._stream(snapshot, file.path, span, take),
@@ -233,15 +220,8 @@ class RealHub:
     ) -> None:
         """Ask for the bytes of ``span`` and hand them to ``take``; again, where the server is busy or cuts them off."""
         asked = _asked_of(snapshot, path)
-        taken = 0
 
-        def counted(pieces: Iterator[bytes]) -> Iterator[bytes]:
-            nonlocal taken
-            for piece in pieces:
-                taken += len(piece)
-                yield piece
-
-        def read() -> None:
+        def read(counted: Callable[[Iterator[bytes]], Iterator[bytes]]) -> None:
             from huggingface_hub import get_session, hf_raise_for_status
 
             start, end = span()
@@ -250,21 +230,9 @@ class RealHub:
                 hf_raise_for_status(response)
                 first, total = place_of(response.status_code, response.headers, asked, start=start)
                 take(Answer(first, total, counted(response.iter_bytes())))
-            if taken == 0:
-                raise BusyError("it sent nothing")
-
-        def attempt() -> None:
-            nonlocal taken
-            taken = 0
-            try:
-                self._guarded(asked, read)
-            except BusyError:
-                # A long transfer that is cut is gone on with by the caller, and is no sign of a busy server.
-                if taken < _PROGRESS_BYTES:
-                    raise
 
         self._ready(asked)
-        self._patience.patiently(attempt)
+        self._patience.transfer(lambda counted: self._guarded(asked, lambda: read(counted)))
 
     def _address(self, snapshot: Snapshot, path: str) -> str:
         from huggingface_hub import hf_hub_url

@@ -1,14 +1,14 @@
 """How long a busy server is waited for: a bounded time, announced, and never by many at once.
 
-Lives here: which answers mean "later", and the waiting that all requests of one ``Hub`` share: when one is told to
-wait, none of the others asks meanwhile, and when one has given up, none begins again. Does not live here: the requests.
+Lives here: which answers mean "later", and the waiting that all requests to one server share: when one is told to wait,
+none of the others asks meanwhile, and when one has given up, none begins again. Does not live here: the requests.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from qlock.errors import AbsentError
@@ -25,6 +25,9 @@ BUSY = frozenset({408, 429, 500, 502, 503, 504})
 _WORDS = {408: "it took too long", 429: "too many requests"}
 
 _USED_UP = re.compile(r";\s*r\s*=\s*0\s*;\s*t\s*=\s*([0-9]{1,9})(?![0-9])")
+
+_PROGRESS_BYTES = 8 << 20
+"""A transfer that is cut after so much counts as one that works."""
 
 _T = TypeVar("_T")
 
@@ -58,16 +61,20 @@ def busy(status: int, headers: Mapping[str, str]) -> BusyError:
 
 
 class Patience:
-    """The waiting of one ``Hub``.
+    """The waiting for one server.
 
     Args:
         clock: Waiting goes through it.
         announce: Told about each wait, in one line.
+        name: Of the server, in messages.
+        remedy: What raises its limits; put behind a hint.
     """
 
-    def __init__(self, clock: Clock, announce: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clock, announce: Callable[[str], None], *, name: str, remedy: str = "") -> None:
         self._clock = clock
         self._announce = announce
+        self._name = name
+        self._remedy = remedy
         self._lock = threading.Lock()
         self._not_before_s = 0.0
         self._given_up: AbsentError | None = None
@@ -88,6 +95,32 @@ class Patience:
             tries += 1
             self._wait(why, tries)
 
+    def transfer(self, read: Callable[[Callable[[Iterator[bytes]], Iterator[bytes]]], None]) -> None:
+        """Let ``read`` hand on the bytes of an answer, passed through what it is given; again, where it must wait.
+
+        A long transfer that is cut is gone on with by the caller, and is no sign of a busy server.
+        """
+        taken = 0
+
+        def counted(pieces: Iterator[bytes]) -> Iterator[bytes]:
+            nonlocal taken
+            for piece in pieces:
+                taken += len(piece)
+                yield piece
+
+        def attempt() -> None:
+            nonlocal taken
+            taken = 0
+            try:
+                read(counted)
+                if taken == 0:
+                    raise BusyError("it sent nothing")
+            except BusyError:
+                if taken < _PROGRESS_BYTES:
+                    raise
+
+        self.patiently(attempt)
+
     def _take_turn(self) -> None:
         """Wait until nobody has been asked to wait any more."""
         while True:
@@ -105,16 +138,16 @@ class Patience:
         with self._lock:
             if wait_s > MOST_WAIT_S:
                 self._given_up = AbsentError(
-                    f"the Hub asks to wait {wait_s:.0f} s: {error.why}; at most {MOST_WAIT_S} s are waited",
-                    hint="run it again later; a login with `hf auth login` raises the limit",
+                    f"{self._name} asks to wait {wait_s:.0f} s: {error.why}; at most {MOST_WAIT_S} s are waited",
+                    hint="run it again later" + (f"; {self._remedy}" if self._remedy else ""),
                 )
             elif tries >= MOST_TRIES:
                 self._given_up = AbsentError(
-                    f"the Hub did not answer in {tries} tries: {error.why}", hint="run it again later"
+                    f"{self._name} did not answer in {tries} tries: {error.why}", hint="run it again later"
                 )
             if self._given_up is not None:
                 raise self._given_up
             until_s = self._clock.monotonic_s() + wait_s
             if until_s > self._not_before_s:
                 self._not_before_s = until_s
-                self._announce(f"the Hub: {error.why}; waiting {wait_s:.0f} s")
+                self._announce(f"{self._name}: {error.why}; waiting {wait_s:.0f} s")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from qlock.core.digest import is_digest
+from qlock.world.hub.partial import place_in
 from qlock.world.hub.patience import BUSY, busy
 from qlock.world.hub.refusals import Asked, no_hub
 from qlock.world.interface import HubFile
@@ -82,17 +83,10 @@ def place_of(status: int, headers: Mapping[str, str], asked: Asked, *, start: in
     Raises:
         AbsentError: It is neither.
     """
-    try:
-        if status == 206:
-            unit, _, rest = headers["content-range"].partition(" ")
-            span, _, total = rest.partition("/")
-            if unit == "bytes" and int(span.partition("-")[0]) == start:
-                return start, int(total)
-        elif status == 200:
-            return 0, int(headers["content-length"])
-    except (KeyError, ValueError):
-        raise no_hub(asked) from None
-    raise no_hub(asked)
+    place = place_in(status, headers, start=start)
+    if place is None:
+        raise no_hub(asked)
+    return place
 
 
 def _limit_time(request: Any) -> None:

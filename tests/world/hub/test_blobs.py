@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.errors import AbsentError
-from qlock.world.hub.blobs import STALE_S, Answer, Shelf
+from qlock.world.hub.blobs import Shelf
+from qlock.world.hub.partial import STALE_S, Answer
 from qlock.world.interface import HubFile, Snapshot
 from qlock.world.process import this_process
 
@@ -141,7 +142,7 @@ def test_no_space_while_writing_is_one_line(tmp_path: Path, monkeypatch: pytest.
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("qlock.world.hub.blobs.write_all", full)
+    monkeypatch.setattr("qlock.world.hub.partial.write_all", full)
     with pytest.raises(AbsentError) as caught:
         brought(tmp_path, Server())
     blob = tmp_path / "models--o--m/blobs" / SHA256

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_success_after_waits_is_given_and_each_wait_is_said() -> None:
             raise errors.pop(0)
         return 5
 
-    assert Patience(clock, said.append).patiently(ask) == 5
+    assert Patience(clock, said.append, name="the Hub").patiently(ask) == 5
     assert said == ["the Hub: late; waiting 1 s", "the Hub: late; waiting 30 s"]
     assert clock.monotonic_s() == 31
 
@@ -50,13 +51,13 @@ def test_another_error_is_not_waited_for() -> None:
         raise AbsentError("gone")
 
     with pytest.raises(AbsentError, match=r"^gone$"):
-        Patience(SetClock(), said.append).patiently(ask)
+        Patience(SetClock(), said.append, name="the Hub").patiently(ask)
     assert said == []
 
 
 def test_nobody_begins_again_once_it_was_given_up() -> None:
     calls = 0
-    patience = Patience(SetClock(), lambda _: None)
+    patience = Patience(SetClock(), lambda _: None, name="the Hub")
 
     def ask() -> None:
         nonlocal calls
@@ -74,7 +75,7 @@ def test_one_wait_holds_for_all() -> None:
     """While one request waits, the others do not ask."""
     clock, said = SetClock(), list[str]()
     asked_s: list[float] = []
-    patience = Patience(clock, said.append)
+    patience = Patience(clock, said.append, name="the Hub")
     first = threading.Event()
 
     def ask() -> None:
@@ -92,3 +93,43 @@ def test_one_wait_holds_for_all() -> None:
     assert asked_s[0] == 0
     assert all(moment_s >= 10 for moment_s in asked_s[1:])
     assert said == ["the Hub: late; waiting 10 s"]
+
+
+def test_a_server_that_asks_for_too_long_a_wait_is_given_up_with_what_helps() -> None:
+    def ask() -> None:
+        raise BusyError("late", wait_s=3_600)
+
+    for remedy, hint in (("", "run it again later"), ("log in", "run it again later; log in")):
+        patience = Patience(SetClock(), lambda _: None, name="`https://h`", remedy=remedy)
+        with pytest.raises(AbsentError) as caught:
+            patience.patiently(ask)
+        assert (caught.value.message, caught.value.hint) == (
+            "`https://h` asks to wait 3600 s: late; at most 120 s are waited",
+            hint,
+        )
+
+
+@pytest.mark.parametrize("size, waits", [(8 << 20, 0), ((8 << 20) - 1, 1)])
+def test_a_long_transfer_that_is_cut_is_no_sign_of_a_busy_server(size: int, waits: int) -> None:
+    said: list[str] = []
+    cuts = [True]
+
+    def read(counted: Callable[[Iterator[bytes]], Iterator[bytes]]) -> None:
+        assert sum(map(len, counted(iter([bytes(size)])))) == size
+        if cuts:
+            cuts.pop()
+            raise BusyError("cut")
+
+    Patience(SetClock(), said.append, name="the Hub").transfer(read)
+    assert len(said) == waits
+
+
+def test_a_transfer_of_nothing_is_tried_again() -> None:
+    answers: list[list[bytes]] = [[], [b"x"]]
+    said: list[str] = []
+
+    def read(counted: Callable[[Iterator[bytes]], Iterator[bytes]]) -> None:
+        list(counted(iter(answers.pop(0))))
+
+    Patience(SetClock(), said.append, name="the Hub").transfer(read)
+    assert said == ["the Hub: it sent nothing; waiting 1 s"]

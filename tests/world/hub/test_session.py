@@ -11,34 +11,10 @@ from qlock.world.hub.session import TIMEOUT_S, furnish, place_of
 ASKED = Asked(repository="o/m", revision="main", kind="model", path="m.gguf")
 
 
-@pytest.mark.parametrize(
-    "status, headers, place",
-    [
-        (206, {"content-range": "bytes 5-9/20"}, (5, 20)),
-        (200, {"content-length": "20"}, (0, 20)),
-    ],
-)
-def test_an_answer_says_where_its_bytes_lie(
-    status: int, headers: dict[str, str], place: tuple[int, int]
-) -> None:
-    assert place_of(status, headers, ASKED, start=5) == place
-
-
-@pytest.mark.parametrize(
-    "status, headers",
-    [
-        (206, {}),
-        (206, {"content-range": "bytes 6-9/20"}),
-        (206, {"content-range": "items 5-9/20"}),
-        (206, {"content-range": "bytes 5-9/*"}),
-        (200, {}),
-        (200, {"content-length": "many"}),
-        (204, {"content-length": "0"}),
-    ],
-)
-def test_any_other_answer_is_refused(status: int, headers: dict[str, str]) -> None:
+def test_an_answer_that_says_no_place_is_none_of_the_hubs() -> None:
+    assert place_of(206, {"content-range": "bytes 5-9/20"}, ASKED, start=5) == (5, 20)
     with pytest.raises(AbsentError) as caught:
-        place_of(status, headers, ASKED, start=5)
+        place_of(206, {}, ASKED, start=5)
     assert caught.value.message == "the server's answer about repository `o/m` is not one of the Hub's"
     assert caught.value.hint == "check HF_ENDPOINT"
 

@@ -11,7 +11,7 @@ import pytest
 
 from qlock.core.source import shown_address
 from qlock.errors import AbsentError, InputError, QlockError
-from qlock.world.remote import RealRemote, _refuse_downgrade
+from qlock.world.hub.remote import RealRemote, _refuse_downgrade
 from tests.fakes.hub import SIGNATURE, FakeHub, served
 from tests.fakes.world import SetClock
 
@@ -77,7 +77,7 @@ def test_other_bytes_are_refused_and_not_used(
 ) -> None:
     stub.trouble.flip_byte = True
     wrong = hashlib.sha256(DATA[:-1] + bytes([DATA[-1] ^ 1])).hexdigest()
-    other = f"`{shown_address(url)}` has other bytes than the spec says, and is not used"
+    other = f"`{shown_address(url)}` has other bytes than the spec or the server says, and is not used"
     assert refused(lambda: remote.fetch(url, sha256=SHA256)) == (
         InputError,
         f"{other}: got `sha256:{wrong}`, expected `{SHA256}`",
@@ -95,17 +95,41 @@ def test_a_cut_transfer_is_gone_on_with(stub: FakeHub, remote: RealRemote, url: 
         f"bytes=0-{len(DATA) - 1}",
         f"bytes=1000-{len(DATA) - 1}",
     ]
-    assert said == [f"`{shown_address(url)}`: cannot reach it (RemoteProtocolError); waiting 1 s"]
+    assert said == ["`http://127.0.0.1`: cannot reach it (RemoteProtocolError); waiting 1 s"]
 
 
-def test_a_server_without_ranges_gives_whole_files_only(stub: FakeHub, remote: RealRemote, url: str) -> None:
-    stub.trouble.no_ranges = True
-    assert remote.fetch(url, sha256=SHA256).read_bytes() == DATA
-    assert refused(lambda: remote.read_range(url, start=5, length=5)) == (
+def test_what_an_earlier_fetch_left_is_gone_on_with(
+    stub: FakeHub, remote: RealRemote, url: str, tmp_path: Path
+) -> None:
+    stub.trouble.cut_after = [1, 1_000, 0, 0, 0]
+    assert refused(lambda: remote.fetch(url, sha256=SHA256)) == (
         AbsentError,
-        f"`{shown_address(url)}` cannot be read in parts (200)",
-        "download it, and name it with file:",
+        "`http://127.0.0.1` did not answer in 4 tries: cannot reach it (RemoteProtocolError)",
+        "run it again later",
     )
+    stub.seen.clear()
+    again = RealRemote({}, folder=tmp_path / "url", clock=SetClock())
+    assert again.fetch(url, sha256=SHA256).read_bytes() == DATA
+    assert [one.range for one in stub.seen] == ["bytes=0-0", f"bytes=1000-{len(DATA) - 1}"]
+
+
+def test_another_size_than_a_moment_ago_is_a_replaced_file(
+    remote: RealRemote, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RealRemote, "size_bytes", lambda *_: len(DATA) - 1)
+    assert refused(lambda: remote.fetch(url, sha256=SHA256))[1] == (
+        f"`{shown_address(url)}` has another size than the spec or the server says, and is not used: "
+        f"got `{len(DATA)} bytes`, expected `{len(DATA) - 1} bytes`"
+    )
+
+
+def test_a_server_without_ranges_is_read_from_the_beginning(
+    stub: FakeHub, remote: RealRemote, url: str
+) -> None:
+    stub.trouble.no_ranges = True
+    assert remote.size_bytes(url) == len(DATA)
+    assert remote.read_range(url, start=5, length=5) == DATA[5:10]
+    assert remote.fetch(url, sha256=SHA256).read_bytes() == DATA
 
 
 def test_what_is_not_there_is_named(remote: RealRemote, url: str) -> None:
@@ -120,7 +144,7 @@ def test_what_is_not_there_is_named(remote: RealRemote, url: str) -> None:
 def test_a_server_that_nobody_answers_for_is_given_up(remote: RealRemote, said: list[str]) -> None:
     assert refused(lambda: remote.size_bytes("http://127.0.0.1:9/m.gguf")) == (
         AbsentError,
-        "`http://127.0.0.1/m.gguf` does not answer: cannot reach it (ConnectError)",
+        "`http://127.0.0.1` did not answer in 4 tries: cannot reach it (ConnectError)",
         "run it again later",
     )
     assert [line.rpartition("; ")[2] for line in said] == ["waiting 1 s", "waiting 2 s", "waiting 4 s"]
@@ -129,21 +153,27 @@ def test_a_server_that_nobody_answers_for_is_given_up(remote: RealRemote, said: 
 @pytest.mark.parametrize(
     "wait, tries, answer",
     [
-        ("7", 4, "does not answer and asks to wait 7 s: it is busy (429)"),
-        ("3600", 1, "does not answer and asks to wait 3600 s: it is busy (429)"),
+        ("7", 4, "did not answer in 4 tries: too many requests (429)"),
+        ("3600", 1, "asks to wait 3600 s: too many requests (429); at most 120 s are waited"),
     ],
 )
-def test_a_rate_limit_is_waited_for_within_bounds(
+def test_a_rate_limit_is_waited_for_within_bounds_and_nobody_begins_again(
     stub: FakeHub, remote: RealRemote, wait: str, tries: int, answer: str
 ) -> None:
     stub.trouble.always = (429, {"Retry_After": wait})
-    address = f"{stub.endpoint}/m.gguf?key=secret"
-    assert refused(lambda: remote.size_bytes(address)) == (
-        AbsentError,
-        f"`http://127.0.0.1/m.gguf` {answer}",
-        "run it again later",
-    )
+    for name in ("m", "another"):
+        address = f"{stub.endpoint}/{name}.gguf?key=secret"
+        assert refused(lambda address=address: remote.size_bytes(address)) == (  # type: ignore[misc]
+            AbsentError,
+            f"`http://127.0.0.1` {answer}",
+            "run it again later",
+        )
     assert len(stub.seen) == tries
+
+
+def test_another_server_is_asked_all_the_same(stub: FakeHub, remote: RealRemote, url: str) -> None:
+    refused(lambda: remote.size_bytes("http://127.0.0.1:9/m.gguf"))
+    assert remote.size_bytes(url) == len(DATA)
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
@@ -167,9 +197,10 @@ def test_a_cache_that_cannot_be_written_is_one_line(
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr(Path, "mkdir", read_only)
-    place = tmp_path / "url" / SHA256.removeprefix("sha256:") / "m ü.gguf"
-    assert refused(lambda: remote.fetch(url, sha256=SHA256))[1] == (
-        f"downloaded file `{place}` is not accessible: read-only file system"
+    assert refused(lambda: remote.fetch(url, sha256=SHA256)) == (
+        AbsentError,
+        f"qlock's cache `{tmp_path / 'url'}` cannot be written: read-only file system",
+        "set QLOCK_CACHE to a folder that can be written",
     )
 
 
