@@ -18,6 +18,7 @@ import msgspec
 from qlock.core.base import Base, Positive
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest
+from qlock.core.escape import for_message
 from qlock.core.exchange import Ending
 from qlock.core.facts import Setting
 from qlock.errors import InputError
@@ -71,7 +72,7 @@ def write_traces(header: Header, traces: Iterable[Trace]) -> bytes:
     return b"".join(json_bytes(line) + b"\n" for line in (header, *traces))
 
 
-def read_traces(data: bytes, *, name: str) -> Traces:
+def read_traces(data: bytes) -> Traces:
     r"""A file of traces, split on ``\n`` only.
 
     Raises:
@@ -79,24 +80,22 @@ def read_traces(data: bytes, *, name: str) -> Traces:
     """
     first, *lines = data.split(b"\n")
     if lines[-1:] != [b""]:
-        raise InputError("the last line has no end, expected a whole file").in_document(name)
-    header = _header(first, name)
+        raise InputError("the last line has no end, expected a whole file")
+    header = _header(first)
     traces: dict[str, Trace] = {}
     for number, line in enumerate(lines[:-1], start=2):
-        trace = from_json(line, Trace, name=f"{name}: line {number}")
+        trace = from_json(line, Trace, name=f"line {number}")
         if trace.id in traces:
-            raise InputError(f"line {number} is a second trace of `{trace.id}`").in_document(name)
+            raise InputError(f"line {number} is a second trace of `{for_message(trace.id)}`")
         traces[trace.id] = trace
     if len(traces) != header.traces:
-        raise InputError(
-            f"got {len(traces)} traces, expected {header.traces} as the header says"
-        ).in_document(name)
+        raise InputError(f"got {len(traces)} traces, expected {header.traces} as the header says")
     return Traces(header=header, trace=tuple(traces.values()))
 
 
-def _header(line: bytes, name: str) -> Header:
+def _header(line: bytes) -> Header:
     """The first line; its version is looked at first, since a newer one may have other keys."""
-    here = f"{name}: line 1"
+    here = "line 1"
     plain = from_json(line, dict[str, Any], name=here)
     if "traces_version" not in plain:
         raise InputError("got no header, expected a file that `qlock traces` wrote").in_document(here)

@@ -129,6 +129,10 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         limit = self.suite.items_limit
         every = items_of(self.kind, self.params, self.suite, data, self._tokens_of)
         items = every[: None if limit is UNSET else limit]
+        return self.questions_of(items)
+
+    def questions_of(self, items: tuple[Item, ...]) -> tuple[Question, ...]:
+        """The same of items that are known already."""
         _check_ids(items)
         return tuple(self._question(item, prompt, given) for item, prompt, given in self._first(items))
 

@@ -119,8 +119,24 @@ def items_of(
     try:
         return kind.items(data, params, tokens_of)
     except InputError as error:
-        sources = [shown_source(file.requested) for file in pin.file if file.key in kind.sources]
-        raise (error.in_file(sources[0]) if len(sources) == 1 else error) from None
+        raise _in_source(error, kind, pin) from None
+
+
+def tokenizer_of(kind: SuiteKind, params: Any, pin: SuitePin, data: Data) -> str:
+    """The tokenizer that a suite's data is made of; empty where any will do.
+
+    Raises:
+        InputError: A fault in its file, said with that file's path.
+    """
+    try:
+        return kind.tokenizer_of(data, params)
+    except InputError as error:
+        raise _in_source(error, kind, pin) from None
+
+
+def _in_source(error: InputError, kind: SuiteKind, pin: SuitePin) -> InputError:
+    sources = [shown_source(file.requested) for file in pin.file if file.key in kind.sources]
+    return error.in_file(sources[0]) if len(sources) == 1 else error
 
 
 def params_of(kind: SuiteKind, suite: SuiteSpec | SuitePin, *, where: str) -> Any:

@@ -14,7 +14,7 @@ from qlock.core.verify import Finding
 from qlock.engines.interface import Engine, Load
 from qlock.errors import EngineError, InputError
 from qlock.flows import proving
-from qlock.flows.kinds import params_of, suite_kind
+from qlock.flows.kinds import params_of, suite_kind, tokenizer_of
 from qlock.flows.proving import Exam
 from qlock.flows.room import check_room
 from qlock.world.interface import World
@@ -46,7 +46,8 @@ def check_tokenizers(
     for exam in exams:
         here = f"suite.{exam.pin.name}"
         kind = suite_kind(exam.pin.kind)
-        owners = {"the data": kind.tokenizer_of(exam.data, params_of(kind, exam.pin, where=here))}
+        params = params_of(kind, exam.pin, where=here)
+        owners = {"the data": tokenizer_of(kind, params, exam.pin, exam.data)}
         if exam.pin.reference:
             owners[f"the reference `{exam.pin.reference}`"] = _tokenizer(exam.pin.reference, points, models)
         for name in exam.pin.points:

@@ -68,6 +68,8 @@ class Params(Base, frozen=True, kw_only=True):
         if (self.text is UNSET) == (self.traces is UNSET):
             which = "neither" if self.text is UNSET else "both"
             raise ValueError(f"got {which} of `text` and `traces`, expected one of them")
+        if self.stored and self.traces is not UNSET:
+            raise ValueError("stored: got `true` with `traces`, which are not of one length")
         for key in ("window_tokens", "windows"):
             if self.traces is not UNSET and getattr(self, key) is not UNSET:
                 raise ValueError(f"{key}: got `{getattr(self, key)}` with `traces`, which have no windows")
@@ -84,9 +86,7 @@ class Body(Base, frozen=True, kw_only=True):
 
 def tokenizer_of(data: Data, params: Params) -> str:
     """The tokenizer whose token ids the traces are; a text has none yet."""
-    return (
-        "" if params.traces is UNSET else read_traces(data["traces"], name="traces").header.tokenizer_digest
-    )
+    return "" if params.traces is UNSET else read_traces(data["traces"]).header.tokenizer_digest
 
 
 def items(data: Data, params: Params, tokens_of: TokensOf) -> tuple[Item, ...]:
@@ -98,7 +98,7 @@ def items(data: Data, params: Params, tokens_of: TokensOf) -> tuple[Item, ...]:
     if params.traces is not UNSET:
         return tuple(
             _item(trace.id, trace.slices, (*trace.prompt, *trace.answer), first=len(trace.prompt))
-            for trace in read_traces(data["traces"], name="traces").trace
+            for trace in read_traces(data["traces"]).trace
         )
     assert params.window_tokens is not UNSET  # written out beside a text
     cut = windows(data["text"], tokens_of, window_tokens=params.window_tokens, windows=params.windows)

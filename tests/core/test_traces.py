@@ -38,7 +38,7 @@ FILE = write_traces(a_header(), [a_trace(), a_trace("order-2")])
 
 
 def test_a_file_is_read_as_it_was_written() -> None:
-    read = read_traces(FILE, name="t.jsonl")
+    read = read_traces(FILE)
     assert read.header == a_header()
     assert read.trace == (a_trace(), a_trace("order-2"))
 
@@ -49,31 +49,31 @@ LINES = FILE.split(b"\n")
 @pytest.mark.parametrize(
     "data, message",
     [
-        (b"", "t.jsonl: the last line has no end, expected a whole file"),
-        (FILE[:-1], "t.jsonl: the last line has no end, expected a whole file"),
-        (b'{"id": "x"}\n', "t.jsonl: line 1: got no header, expected a file that `qlock traces` wrote"),
+        (b"", "the last line has no end, expected a whole file"),
+        (FILE[:-1], "the last line has no end, expected a whole file"),
+        (b'{"id": "x"}\n', "line 1: got no header, expected a file that `qlock traces` wrote"),
         (
             FILE.replace(b'"traces_version":1', b'"traces_version":2'),
-            "t.jsonl: line 1: got traces_version `2`, this qlock reads up to `1`",
+            "line 1: got traces_version `2`, this qlock reads up to `1`",
         ),
-        (FILE.replace(b"order-2", b"order-1"), "t.jsonl: line 3 is a second trace of `order-1`"),
+        (FILE.replace(b"order-2", b"order-1"), "line 3 is a second trace of `order-1`"),
         (
             b"\n".join(LINES[:2]) + b"\n",
-            "t.jsonl: got 1 traces, expected 2 as the header says",
+            "got 1 traces, expected 2 as the header says",
         ),
         (
             FILE.replace(b'"answer":[4,5]', b'"answer":[]', 1),
-            "t.jsonl: line 2: answer: expected an array of length >= 1",
+            "line 2: answer: expected an array of length >= 1",
         ),
         (
             FILE.replace(b'"prompt":[1,2,3]', b'"prompt":[1,-2,3]', 1),
-            "t.jsonl: line 2: prompt[1]: got `-2`, expected an integer >= 0",
+            "line 2: prompt[1]: got `-2`, expected an integer >= 0",
         ),
     ],
 )
 def test_a_file_that_is_none_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_traces(data, name="t.jsonl")
+        read_traces(data)
     assert str(caught.value) == message
 
 
@@ -86,14 +86,14 @@ def test_any_traces_are_read_back(
     names: list[str], prompt: tuple[int, ...], answer: tuple[int, ...], slices: dict[str, str]
 ) -> None:
     traces = tuple(a_trace(name, prompt=prompt, answer=answer, slices=slices) for name in names)
-    read = read_traces(write_traces(a_header(len(traces)), traces), name="t")
+    read = read_traces(write_traces(a_header(len(traces)), traces))
     assert read.trace == traces
 
 
 @given(st.binary(max_size=60) | st.integers(0, len(FILE)).map(lambda at: FILE[:at]))
 def test_any_bytes_are_traces_or_an_error(data: bytes) -> None:
     try:
-        read = read_traces(data, name="t")
+        read = read_traces(data)
     except InputError:
         return
     assert write_traces(read.header, read.trace) == data

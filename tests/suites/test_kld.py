@@ -80,6 +80,10 @@ def test_a_window_is_written_out_where_there_is_a_text() -> None:
             "suite: window_tokens: got `256` with `traces`, which have no windows",
         ),
         (
+            {"traces": "file:u", "stored": True},
+            "suite: stored: got `true` with `traces`, which are not of one length",
+        ),
+        (
             {"traces": "file:u", "windows": 3},
             "suite: windows: got `3` with `traces`, which have no windows",
         ),
