@@ -16,32 +16,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
+from written import of_points, write_run
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from qlock.core.canon import json_bytes  # noqa: E402  # the fakes lie at the root, which is no package
-from qlock.core.exchange import Completed, Outcome, Right, Wrong  # noqa: E402
-from qlock.core.lock import Lock, lock_digest  # noqa: E402
-from qlock.core.plan import Job, jobs  # noqa: E402
-from qlock.core.record import (  # noqa: E402
-    Closing,
-    Grade,
-    GradeHeader,
-    Header,
-    Row,
-    Seal,
-    SealedJob,
-    Times,
-    answers_digest,
-    item_digest,
-    line_bytes,
-    run_answers_digest,
-    sealed,
-)
-from qlock.core.spec import CompareSpec, GateSpec  # noqa: E402
-from tests.fakes.documents import a_lock, a_suite, lock_bytes  # noqa: E402
+from qlock.core.exchange import Completed, Outcome, Right, Wrong
+from qlock.core.lock import Lock
+from qlock.core.plan import Job
+from qlock.core.record import Row, item_digest
+from qlock.core.rules import NonInferior
+from qlock.core.spec import CompareSpec
+from tests.fakes.documents import a_lock, a_row, a_suite
 
 SLICES, LONG = 20, 10
 MOST_S, MOST_BYTES = 30.0, 1_000_000_000
@@ -51,16 +34,10 @@ FORMATS = ("text", "json", "html")
 def a_large_lock(items: int) -> Lock:
     lock = a_lock(
         suite=(a_suite(repeats=1),),
-        gate=(GateSpec(suite="orders", rule="non-inferior", margin_share=0.01),),
+        gate=(NonInferior(suite="orders", margin_share=0.01),),
         compare=CompareSpec(reference="F16@f16kv"),
     )
-    points = []
-    for point in lock.point:
-        prompts = [one for one in point.prompts or () if one.suite == "orders"]
-        points.append(
-            msgspec.structs.replace(point, prompts=(msgspec.structs.replace(prompts[0], items=items),))
-        )
-    return msgspec.structs.replace(lock, point=tuple(points), anchor=())
+    return of_points(lock, {"F16": {"orders": items}, "Q4_K_M": {"orders": items}})
 
 
 def answered(job: Job, items: int) -> Iterator[tuple[Row, Outcome]]:
@@ -77,64 +54,14 @@ def answered(job: Job, items: int) -> Iterator[tuple[Row, Outcome]]:
             text, tokens = text * (1_000_000 // len(text)), tokens * 4_000
         item, slices = f"item-{number:06d}", {"part": f"{number % SLICES:02d}"}
         yield (
-            Row(
-                item=item,
+            a_row(
+                item,
                 item_digest=item_digest(item, slices, {"question": number}),
                 slices=slices,
                 replies=(Completed(text=text, tokens=tuple(tokens), ending="eos", prompt_tokens=100),),
-                times=Times(prefill_s=0.1, decode_s=0.5),
-                segment=0,
             ),
             Right() if right else Wrong(why="got something else"),
         )
-
-
-def write_job(folder: Path, job: Job, items: int) -> SealedJob:
-    rows, outcomes = zip(*answered(job, items), strict=True)
-    closing = Closing(items=items, answers_digest=answers_digest(rows))
-    header = Header(
-        record_version=1,
-        job=job.name,
-        job_digest=job.digest,
-        suite=job.suite,
-        point=job.point,
-        repeat=job.repeat,
-        items=items,
-    )
-    with (folder / f"record/{job.name}.jsonl").open("wb") as file:
-        file.writelines(line_bytes(line) for line in (header, *rows, closing))
-    graded = GradeHeader(
-        job=job.name, job_digest=job.digest, grade_version=1, answers_digest=closing.answers_digest
-    )
-    grades = (Grade(item=row.item, outcome=outcome) for row, outcome in zip(rows, outcomes, strict=True))
-    with (folder / f"grades/{job.name}.jsonl").open("wb") as file:
-        file.writelines(line_bytes(line) for line in (graded, *grades))
-    return SealedJob(
-        job=job.name,
-        job_digest=job.digest,
-        answers_digest=closing.answers_digest,
-        items=items,
-        taken_from="",
-    )
-
-
-def write_run(folder: Path, items: int) -> None:
-    lock = a_large_lock(items)
-    for name in ("record", "grades"):
-        (folder / name).mkdir(parents=True)
-    data = lock_bytes(lock)
-    (folder / "lock.toml").write_bytes(data)
-    done = tuple(write_job(folder, job, items) for job in jobs(lock))
-    files = sorted(path for path in folder.rglob("*.jsonl"))
-    seal = Seal(
-        seal_version=1,
-        lock_digest=lock_digest(data),
-        answers_digest=run_answers_digest(done),
-        forced=(),
-        job=done,
-        file=tuple(sealed(path.relative_to(folder).as_posix(), path.read_bytes()) for path in files),
-    )
-    (folder / "seal.json").write_bytes(json_bytes(seal))
 
 
 def measured(*words: str) -> tuple[int, float, int]:
@@ -150,7 +77,7 @@ def main() -> int:
     worst = 0
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
-        write_run(run, items)
+        write_run(run, a_large_lock(items), lambda job: answered(job, items))
         size = sum(path.stat().st_size for path in run.rglob("*.jsonl"))
         print(
             f"{items} items x 2 points, {SLICES} slices, {LONG} answers of 1 MB each side: {size / 1e6:.0f} MB"

@@ -121,7 +121,7 @@ def agreement(
         by="tokens" if same_tokenizer else "text",
         answers=len(written),
         equal=equal,
-        equal_share=stats.wilson(equal, len(written)),
+        equal_share=_equal_share(written, apart),
         parts_at=_quartiles(positions) if same_tokenizer else CannotTell(why="the tokenizers differ"),
         bucket=buckets(positions),
         worse=len(worse),
@@ -130,6 +130,13 @@ def agreement(
             _flip(pair, same_tokenizer=same_tokenizer) for pair in (*worse[:MOST_FLIPS], *better[:MOST_FLIPS])
         ),
     )
+
+
+def _equal_share(written: Sequence[Pair], apart: Sequence[Pair]) -> Interval | CannotTell:
+    """Share of equal answers; those of one item in its repeats are no independent ones."""
+    unequal = {(pair.item, pair.repeat) for pair in apart}
+    equal = [float((pair.item, pair.repeat) not in unequal) for pair in written]
+    return stats.share_interval(equal, [pair.item for pair in written])
 
 
 def wrote(pair: Pair) -> bool:

@@ -8,8 +8,7 @@ Does not live here: finding a loop in one reply (``core.loops``).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import get_args
 
 from qlock.core import stats
@@ -24,6 +23,8 @@ from qlock.core.stats import CannotTell, Interval, PairedTest
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 UNFINISHED: frozenset[Ending] = frozenset({"budget", "context", "error"})
 ALPHA = 0.05
+SEED = 0
+"""Of every bootstrap and sign flip: the same pairs always give the same report."""
 
 _GRAM = 8
 
@@ -86,60 +87,77 @@ def endings(
         scored: Scored pairs.
         describe_only: Why no test may be made; empty where it may.
     """
-    rows_a, rows_b = ([row for sitting in side for row in sitting.rows] for side in (a, b))
-    ends_a, ends_b = _count(rows_a), _count(rows_b)
-    replies_a, replies_b = ends_a.total(), ends_b.total()
-    if not replies_a and not replies_b:
+    of_a, of_b = (_Replies([row for sitting in side for row in sitting.rows]) for side in (a, b))
+    if not of_a.items and not of_b.items:
         return CannotTell(why="nothing was written in this suite")
-    loops_a, loops_b = (sum(1 for row in rows if loops(row)) for rows in (rows_a, rows_b))
+    occurring = {*of_a.endings, *of_b.endings}
     return Endings(
-        replies_a=replies_a,
-        replies_b=replies_b,
+        replies_a=len(of_a.items),
+        replies_b=len(of_b.items),
         row=tuple(
             EndingRow(
                 ending=ending,
-                items_a=ends_a[ending],
-                items_b=ends_b[ending],
-                share_a=stats.wilson(ends_a[ending], replies_a),
-                share_b=stats.wilson(ends_b[ending], replies_b),
+                items_a=of_a.endings.count(ending),
+                items_b=of_b.endings.count(ending),
+                share_a=of_a.share([one == ending for one in of_a.endings]),
+                share_b=of_b.share([one == ending for one in of_b.endings]),
             )
             for ending in ENDINGS
-            if ends_a[ending] or ends_b[ending]
+            if ending in occurring
         ),
         loops=LoopRow(
-            items_a=loops_a,
-            items_b=loops_b,
-            share_a=stats.wilson(loops_a, replies_a),
-            share_b=stats.wilson(loops_b, replies_b),
+            items_a=sum(of_a.loops),
+            items_b=sum(of_b.loops),
+            share_a=of_a.share(of_a.loops),
+            share_b=of_b.share(of_b.loops),
         ),
         gap=ending_gap(scored, describe_only=describe_only),
     )
 
 
-def _count(rows: Iterable[Row]) -> Counter[Ending]:
-    return Counter(ending for ending in map(ending_of, rows) if ending is not None)
+class _Replies:
+    """How the replies of one side ended, reply by reply.
+
+    Args:
+        rows: Of every repeat; rows in which nothing was to be written do not count.
+    """
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        written = [(row, ending) for row in rows if (ending := ending_of(row)) is not None]
+        self.items = [row.item for row, _ in written]
+        self.endings = [ending for _, ending in written]
+        self.loops = [loops(row) for row, _ in written]
+
+    def share(self, flags: Sequence[bool]) -> Interval | CannotTell:
+        """Share of the replies of which something is true; those to one item are not independent."""
+        return stats.share_interval([float(flag) for flag in flags], self.items)
 
 
 def ending_gap(scored: Sequence[Pair], *, describe_only: str = "") -> EndingGap:
     """Whether unfinished replies lean to one side, and what of the score comes from them."""
     only_a = only_b = finished = 0
+    leaning: dict[str, int] = {}
     from_unfinished = among_finished = 0.0
     for pair in scored:
         open_a, open_b = ending_of(pair.a.row) in UNFINISHED, ending_of(pair.b.row) in UNFINISHED
         only_a += open_a and not open_b
         only_b += open_b and not open_a
+        leaning[pair.item] = leaning.get(pair.item, 0) + open_b - open_a
         difference = (pair.b.mark or 0.0) - (pair.a.mark or 0.0)
         if open_a or open_b:
             from_unfinished += difference
         else:
             finished += 1
             among_finished += difference
-    test = stats.mcnemar_exact(only_a, only_b)
+    test: PairedTest | CannotTell = stats.mcnemar_exact(only_a, only_b)
+    if len(leaning) < len(scored):
+        test = stats.permutation_paired([float(count) for count in leaning.values()], SEED)
+    p_value = test.p_value if isinstance(test, PairedTest) else 1.0
     return EndingGap(
         only_a=only_a,
         only_b=only_b,
         test=CannotTell(why=describe_only) if describe_only else test,
-        differs=not describe_only and test.p_value < ALPHA,
+        differs=not describe_only and p_value < ALPHA,
         from_unfinished=from_unfinished / max(len(scored), 1),
         among_finished=among_finished / finished
         if finished

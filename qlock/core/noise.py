@@ -48,13 +48,13 @@ def floor(
                 flips=CannotTell(why="text has no marks"),
             )
         case _, measure:
-            flips = sum(1 for both in pairs if both.a.mark != both.b.mark)
+            flips = [float(both.a.mark != both.b.mark) for both in pairs]
             return Floor(
                 side=side,
                 measure=measure,
                 pairs=len(pairs),
-                value=flips / len(pairs),
-                flips=stats.noise_floor(flips, len(pairs)),
+                value=sum(flips) / len(pairs),
+                flips=stats.share_interval(flips, [both.item for both in pairs]),
             )
 
 

@@ -50,11 +50,11 @@ def jobs(lock: Lock) -> tuple[Job, ...]:
         for suite in lock.suite:
             if point.name not in suite.points:
                 continue
-            prompts = prompts_of(point, suite.name)
+            prompts, ground = prompts_of(point, suite.name), _ground(lock, point, suite)
             found += [
                 Job(
                     name=f"{suite.name}.{point.name}.{repeat}",
-                    digest=job_digest(lock, point, suite, repeat),
+                    digest=_digest(ground, repeat),
                     point=point.name,
                     suite=suite.name,
                     repeat=repeat,
@@ -89,6 +89,15 @@ def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str
     Raises:
         InputError: The lock pins no prompts of the suite, or the point, or what it is held against, is not proved yet.
     """
+    return _digest(_ground(lock, point, suite), repeat)
+
+
+def _digest(ground: dict[str, Any], repeat: int) -> str:
+    return digest_of("job", {**ground, "repeat": repeat})
+
+
+def _ground(lock: Lock, point: PointPin, suite: SuitePin) -> dict[str, Any]:
+    """What the repeats of a job share."""
     prompts = prompts_of(point, suite.name)
     ground: dict[str, Any] = {
         "engine": _without(_named(lock.engine, point.engine), "name"),
@@ -97,11 +106,10 @@ def job_digest(lock: Lock, point: PointPin, suite: SuitePin, repeat: int) -> str
         "suite": _without(suite, "grade_version", "repeats", *(f"params.{file.key}" for file in suite.file)),
         "prompts": _without(prompts, "suite"),
         "frozen_date": lock.frozen_date,
-        "repeat": repeat,
     }
     if suite.reference:
         ground["reference"] = _ground_of_point(lock, _named(lock.point, suite.reference))
-    return digest_of("job", ground)
+    return ground
 
 
 def _ground_of_point(lock: Lock, point: PointPin) -> dict[str, Any]:

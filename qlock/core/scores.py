@@ -20,21 +20,25 @@ from typing import Literal
 import msgspec
 
 from qlock.core import stats
-from qlock.core.base import Base, Count, Finite, Positive, Share
-from qlock.core.endings import ALPHA
+from qlock.core.base import Base, Count, Finite
+from qlock.core.endings import ALPHA, SEED
 from qlock.core.exchange import Divergence, Nats, Outcome
 from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Cells, Pair, Pairing, bounds, cells_of, cost_of
 from qlock.core.perplexity import Perplexities, perplexities
-from qlock.core.stats import FEWEST_PAIRS, CannotTell, Detectable, Interval, PairedTest
-
-SEED = 0
-"""Of every bootstrap and sign flip: the same pairs always give the same report."""
+from qlock.core.stats import (
+    FEWEST_PAIRS,
+    CannotTell,
+    Detectable,
+    DetectableMean,
+    Interval,
+    LargeSample,
+    PairedMarks,
+    PairedTest,
+)
 
 MANY_CLUSTERS = 2_000
 """From so many clusters on, means are as good as normal, and resampling would only take long."""
 
-_POWER = 0.8
-_Z_DETECTABLE = 2.8015852  # quantiles of the normal distribution at 1 - ALPHA / 2 and at _POWER, added
 
 _NOTHING_TO_TEST = CannotTell(
     why="one side is the reference itself: the distance is the figure, and no test says more"
@@ -44,23 +48,6 @@ _SAID = frozenset({"b-better", "b-worse", "no-difference-seen"})
 Measure = Literal["right-share", "mean-mark", "nats-per-token", "kld"]
 _COSTS: dict[type[Outcome], Measure] = {Nats: "nats-per-token", Divergence: "kld"}
 Verdict = Literal["b-better", "b-worse", "no-difference-seen", "within-noise", "cannot-tell", "withheld"]
-
-
-class LargeSample(Base, frozen=True, kw_only=True, tag_field="kind", tag="large-sample"):
-    """A two-sided normal test of a mean of very many paired differences."""
-
-    p_value: Share
-    n: Positive
-    """Independent pairs or clusters."""
-
-
-class DetectableMean(Base, frozen=True, kw_only=True, tag_field="kind", tag="detectable-mean"):
-    """The smallest true difference of means that would probably have been seen."""
-
-    difference: Finite
-    n: Positive
-    power: Share
-    alpha: Share
 
 
 Test = PairedTest | LargeSample | CannotTell
@@ -86,6 +73,8 @@ class PairedScores(msgspec.Struct, frozen=True, kw_only=True):
     difference: Interval | CannotTell
     cells: Cells | CannotTell
     test: Test
+    marks: PairedMarks | CannotTell
+    """The pairs as a table; cannot tell for text."""
 
 
 class Score(Base, frozen=True, kw_only=True):
@@ -119,8 +108,10 @@ def paired_scores(pairs: Sequence[Pair], *, exact: bool = True) -> PairedScores:
     match measure_of(pairs):
         case "right-share":
             return _right_share(pairs)
-        case "mean-mark" | "nats-per-token" | "kld" as measure:
-            return _means(measure, pairs, exact=exact)
+        case "mean-mark":
+            return _mean_mark(pairs)
+        case "nats-per-token" | "kld" as measure:
+            return _mean_cost(measure, pairs, exact=exact)
 
 
 def measure_of(pairs: Sequence[Pair]) -> Measure:
@@ -225,17 +216,19 @@ def p_of(test: Test) -> float | None:
 
 def _right_share(pairs: Sequence[Pair]) -> PairedScores:
     cells = cells_of(pairs)
+    marks = stats.marks_of_counts(
+        both=cells.both, only_a=cells.only_a, only_b=cells.only_b, neither=cells.neither
+    )
     n = len(pairs)
     return PairedScores(
         measure="right-share",
         levels=_levels(_values(pairs)),
         a=stats.wilson(cells.both + cells.only_a, n),
         b=stats.wilson(cells.both + cells.only_b, n),
-        difference=stats.newcombe_paired(
-            both=cells.both, only_a=cells.only_a, only_b=cells.only_b, neither=cells.neither
-        ),
+        difference=stats.paired_interval(marks),
         cells=cells,
         test=stats.mcnemar_exact(cells.only_a, cells.only_b) if n else CannotTell(why="there are no pairs"),
+        marks=marks,
     )
 
 
@@ -267,26 +260,51 @@ def _levels(values: Sequence[tuple[float, float]]) -> Levels | CannotTell:
     )
 
 
-def _means(measure: Measure, pairs: Sequence[Pair], *, exact: bool) -> PairedScores:
+def _mean_mark(pairs: Sequence[Pair]) -> PairedScores:
+    """Marks in part, or in repeats, which are one cluster an item."""
+    a, b = [pair.a.mark or 0.0 for pair in pairs], [pair.b.mark or 0.0 for pair in pairs]
+    items = [pair.item for pair in pairs]
+    marks = stats.paired_marks(a, b, items)
+    return PairedScores(
+        measure="mean-mark",
+        levels=_levels(_values(pairs)),
+        a=stats.share_interval(a, items),
+        b=stats.share_interval(b, items),
+        difference=stats.paired_interval(marks),
+        cells=CannotTell(why="items have marks other than right and wrong, or repeats"),
+        test=_test([mine - theirs for theirs, mine in zip(a, b, strict=True)], items),
+        marks=marks,
+    )
+
+
+def _mean_cost(measure: Measure, pairs: Sequence[Pair], *, exact: bool) -> PairedScores:
     values, items = _values(pairs), [pair.item for pair in pairs]
     differences = [b - a for a, b in values]
     difference = _mean(differences, items)
-    test = _normal_test(difference)
+    test: Test = _test(differences, items)
     if measure == "kld" and not (any(a for a, _ in values) and any(b for _, b in values)):
         test = _NOTHING_TO_TEST
-    elif len(set(items)) <= MANY_CLUSTERS:
-        test = stats.permutation_paired(_by_item(differences, items), SEED)
     if exact and len(set(items)) <= MANY_CLUSTERS:
         difference = stats.bootstrap_paired(differences, seed=SEED, clusters=_clusters(items))
+    unknown = CannotTell(why="text has no marks")
     return PairedScores(
         measure=measure,
         levels=_levels(values),
         a=_mean([a for a, _ in values], items),
         b=_mean([b for _, b in values], items),
         difference=difference,
-        cells=CannotTell(why="items have marks other than right and wrong, or repeats"),
+        cells=unknown,
         test=test,
+        marks=unknown,
     )
+
+
+def _test(differences: Sequence[float], items: Sequence[str]) -> Test:
+    """Sign flips, item by item; the normal test where very many items differ."""
+    by_item = _by_item(differences, items)
+    if sum(1 for each in by_item if each) <= MANY_CLUSTERS:
+        return stats.permutation_paired(by_item, SEED)
+    return stats.large_sample_test(_mean(differences, items))
 
 
 def _mean(values: Sequence[float], items: Sequence[str]) -> Interval | CannotTell:
@@ -306,43 +324,28 @@ def _by_item(differences: Sequence[float], items: Sequence[str]) -> list[float]:
     return [math.fsum(each) for each in sums.values()]
 
 
-def _normal_test(difference: Interval | CannotTell) -> Test:
-    match difference:
-        case Interval(point=point, clusters=clusters):
-            z = abs(point) / _error_of(difference)
-            return LargeSample(p_value=math.erfc(z / math.sqrt(2)), n=clusters)
-        case CannotTell():
-            return difference
-
-
-def _error_of(interval: Interval) -> float:
-    """The standard error of a t interval, which is never 0: without spread there is no interval."""
-    assert isinstance(interval.standard_error, float)
-    return interval.standard_error
-
-
 def _smallest(found: PairedScores, pairs: Sequence[Pair]) -> Smallest:
-    match found.cells:
-        case Cells(only_a=only_a, only_b=only_b):
-            return _smallest_share(len(pairs), only_a + only_b)
+    match found.marks:
+        case PairedMarks():
+            return _smallest_share(found.marks)
         case CannotTell():
             pass
-    spread = _mean([b - a for a, b in _values(pairs)], [pair.item for pair in pairs])
-    match spread:
-        case Interval(clusters=clusters):
-            least = _Z_DETECTABLE * _error_of(spread)
-            return DetectableMean(difference=least, n=clusters, power=_POWER, alpha=ALPHA)
-        case CannotTell():
-            return spread
+    return stats.detectable_mean(_mean([b - a for a, b in _values(pairs)], [pair.item for pair in pairs]))
 
 
-def _smallest_share(n: int, differing: int) -> Smallest:
-    """Where no pair differs, the share of those that could have is taken from the upper Wilson limit of none."""
-    if differing:
-        return stats.smallest_detectable_difference(n, differing / n)
-    match stats.wilson(0, n):
-        case Interval(high=high):
-            return stats.smallest_detectable_difference(n, high)
+def _smallest_share(marks: PairedMarks) -> Smallest:
+    """Of the pairs that count; where none differs, the share of those that could have is Wilson's upper limit of none."""
+    n = round(sum(marks.cells))
+    differing = (marks.only_a + marks.only_b) / max(marks.pairs, 1)
+    if not differing:
+        match stats.wilson(0, n):
+            case Interval(high=high):
+                differing = high
+            case CannotTell() as unknown:
+                return unknown
+    match stats.smallest_detectable_difference(n, differing):
+        case Detectable() as found:
+            return msgspec.structs.replace(found, n=marks.pairs)
         case CannotTell() as unknown:
             return unknown
 

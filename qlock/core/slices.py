@@ -11,7 +11,7 @@ from qlock.core import stats
 from qlock.core.base import Base, Count, Share
 from qlock.core.escape import for_message
 from qlock.core.pairs import Pair
-from qlock.core.scores import Levels, p_of, paired_scores
+from qlock.core.scores import Levels, paired_scores
 from qlock.core.stats import FEWEST_PAIRS, CannotTell, Interval
 
 MOST_SLICES = 100
@@ -93,8 +93,11 @@ def _row(name: str, pairs: list[Pair], describe_only: str) -> SliceRow:
     elif len({pair.item for pair in pairs}) < FEWEST_PAIRS:
         p_value = CannotTell(why=f"fewer than {FEWEST_PAIRS} independent pairs")
     else:
-        tested_p = p_of(found.test)
-        p_value = CannotTell(why="no pair differs") if tested_p is None else tested_p
+        match found.test:
+            case CannotTell():
+                p_value = found.test
+            case tested:
+                p_value = tested.p_value
     assert isinstance(found.levels, Levels)  # no slice is without pairs
     return SliceRow(
         slice=for_message(name),

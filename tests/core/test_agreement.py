@@ -18,7 +18,7 @@ from qlock.core.agreement import (
 )
 from qlock.core.exchange import Completed, Excluded, Wrong
 from qlock.core.pairs import Pair, pair
-from qlock.core.stats import CannotTell, wilson
+from qlock.core.stats import CannotTell, share_interval, wilson
 from tests.fakes.comparisons import DIVERGENCE, a_reading, a_sitting
 
 replace = msgspec.structs.replace
@@ -39,6 +39,17 @@ def test_equal_answers_are_counted_by_their_tokens() -> None:
     assert (found.by, found.answers, found.equal, found.equal_share) == ("tokens", 4, 3, wilson(3, 4))
     assert found.parts_at == Quartiles(n=1, least=2, lower=2, median=2, upper=2, most=2)
     assert (found.worse, found.better) == (1, 0)
+
+
+def test_equal_answers_to_one_item_are_no_independent_ones() -> None:
+    sides = [
+        tuple(a_sitting(side, repeat=repeat) for repeat in (1, 2)) for side in ("r" * 20, "r" * 16 + "w" * 4)
+    ]
+    found = agreement(pair(*sides).matched, same_tokenizer=True)
+    assert isinstance(found, Agreement)
+    items = [f"{number}" for number in range(20)] * 2
+    assert (found.answers, found.equal) == (40, 32)
+    assert found.equal_share == share_interval(([1.0] * 16 + [0.0] * 4) * 2, items)
 
 
 def test_answers_of_two_tokenizers_are_compared_as_text() -> None:

@@ -12,7 +12,7 @@ from qlock.core.noise import Floor
 from qlock.core.rules import NoMoreErrors, NonInferior
 from qlock.core.scores import Levels, p_of
 from qlock.core.sides import Side
-from qlock.core.stats import CannotTell, Interval, noise_floor
+from qlock.core.stats import CannotTell, Interval, wilson
 from qlock.errors import ExitCode
 from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, varying, with_first
 from tests.fakes.documents import a_digest
@@ -168,7 +168,7 @@ def test_a_second_run_gives_the_noise_floor() -> None:
     again = replace(a, sittings={"orders": (a_sitting("r" * 92 + "w" * 4 + "r" * 4),)})
     found = compare(a, b, again_a=again)
     assert found.suite[1].noise == (
-        Floor(side="a", measure="right-share", pairs=100, value=0.08, flips=noise_floor(8, 100)),
+        Floor(side="a", measure="right-share", pairs=100, value=0.08, flips=wilson(8, 100)),
     )
     assert found.suite[1].score.verdict == "within-noise"
     assert found.noise_unmeasured == ""

@@ -8,7 +8,7 @@ from qlock.core.endings import EndingGap, EndingRow, Endings, LoopRow, ending_ga
 from qlock.core.exchange import Completed, Scored
 from qlock.core.loops import loop_in_tokens
 from qlock.core.pairs import pair
-from qlock.core.stats import CannotTell, wilson
+from qlock.core.stats import CannotTell, PairedTest, wilson
 from tests.fakes.comparisons import a_reading, a_sitting
 from tests.fakes.documents import a_row
 
@@ -62,6 +62,20 @@ def test_a_gap_of_endings_is_told_with_what_it_does_to_the_score() -> None:
 def test_a_gap_that_could_be_chance_is_none() -> None:
     found = gap("rrrrrrrrrr", "rrrrrbbbbb")
     assert (found.only_b, found.test.p_value, found.differs) == (5, 0.0625, False)  # type: ignore[union-attr]  # a test
+
+
+def test_repeats_that_all_end_alike_are_no_further_evidence() -> None:
+    sides = ["r" * 20, "r" * 15 + "b" * 5]
+    a, b = (tuple(a_sitting(side, repeat=repeat) for repeat in range(1, 5)) for side in sides)
+    found = endings(a, b, pair(a, b).scored)
+    assert isinstance(found, Endings)
+    assert (found.gap.only_b, found.gap.differs) == (20, False)
+    assert found.gap.test == stats.permutation_paired([4.0] * 5 + [0.0] * 15, 0)
+    assert isinstance(found.gap.test, PairedTest)
+    assert found.gap.test.p_value == stats.mcnemar_exact(0, 5).p_value
+    items = [f"{number}" for number in range(20)] * 4
+    finished = [1.0] * 15 + [0.0] * 5
+    assert found.row[0].share_b == stats.share_interval(finished * 4, items)
 
 
 def test_the_same_number_of_unfinished_replies_is_no_gap() -> None:

@@ -2,7 +2,7 @@ import msgspec
 from msgspec import UNSET
 
 from qlock.core.noise import Floor, floor, unmeasured
-from qlock.core.stats import CannotTell, noise_floor
+from qlock.core.stats import CannotTell, share_interval, wilson
 from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, with_first
 
 replace = msgspec.structs.replace
@@ -10,7 +10,17 @@ replace = msgspec.structs.replace
 
 def test_two_runs_of_one_point_show_how_many_marks_flip() -> None:
     found = floor("a", (a_sitting("r" * 48 + "ww"),), (a_sitting("r" * 47 + "wrw"),))
-    assert found == Floor(side="a", measure="right-share", pairs=50, value=0.04, flips=noise_floor(2, 50))
+    assert found == Floor(side="a", measure="right-share", pairs=50, value=0.04, flips=wilson(2, 50))
+
+
+def test_repeats_that_flip_together_are_one_flip() -> None:
+    one = tuple(a_sitting("r" * 50, repeat=repeat) for repeat in (1, 2))
+    again = tuple(a_sitting("r" * 48 + "ww", repeat=repeat) for repeat in (1, 2))
+    found = floor("a", one, again)
+    assert isinstance(found, Floor)
+    items = [f"{number}" for number in range(50)] * 2
+    assert (found.pairs, found.value) == (100, 0.04)
+    assert found.flips == share_interval(([0.0] * 48 + [1.0] * 2) * 2, items)
 
 
 def test_two_runs_of_a_text_show_how_far_its_cost_moves() -> None:

@@ -10,8 +10,6 @@ from qlock.core import scores, stats
 from qlock.core.pairs import Bounds, Cells, Pairing, pair
 from qlock.core.perplexity import Perplexities
 from qlock.core.scores import (
-    DetectableMean,
-    LargeSample,
     Levels,
     Score,
     against_noise,
@@ -22,7 +20,14 @@ from qlock.core.scores import (
     score,
     withheld,
 )
-from qlock.core.stats import CannotTell, Detectable, Interval, PairedTest
+from qlock.core.stats import (
+    CannotTell,
+    Detectable,
+    DetectableMean,
+    Interval,
+    LargeSample,
+    PairedTest,
+)
 from tests.fakes.comparisons import a_distance, a_reading, a_sitting
 
 replace = msgspec.structs.replace
@@ -46,7 +51,8 @@ def test_right_and_wrong_are_compared_by_who_got_what_right() -> None:
     assert found.cells == Cells(both=31, only_a=25, only_b=12, neither=10)
     assert found.levels == Levels(a=56 / 78, b=43 / 78, change=-13 / 78)
     assert (found.a, found.b) == (stats.wilson(56, 78), stats.wilson(43, 78))
-    assert found.difference == stats.newcombe_paired(both=31, only_a=25, only_b=12, neither=10)
+    marks = stats.marks_of_counts(both=31, only_a=25, only_b=12, neither=10)
+    assert found.difference == stats.paired_interval(marks)
     assert found.test == stats.mcnemar_exact(25, 12)
     assert p_of(found.test) == pytest.approx(0.047031, abs=1e-6)
     assert (found.verdict, found.why) == ("b-worse", "the paired test gives p below 0.05")
@@ -73,17 +79,16 @@ def test_where_no_pair_differs_the_smallest_detectable_difference_assumes_the_mo
 def test_shares_of_a_mark_are_compared_by_their_mean() -> None:
     found = of("h" * 12 + "w" * 8, "r" * 12 + "w" * 8)
     assert (found.measure, found.levels) == ("mean-mark", Levels(a=0.3, b=0.6, change=0.3))
-    differences = [0.5] * 12 + [0.0] * 8
-    assert found.difference == stats.bootstrap_paired(differences, seed=0)
-    assert found.test == stats.permutation_paired(differences, 0)
+    mine, theirs = [1.0] * 12 + [0.0] * 8, [0.5] * 12 + [0.0] * 8
+    marks = stats.paired_marks(theirs, mine)
+    assert found.difference == stats.paired_interval(marks)
+    assert (found.a, found.b) == (stats.share_interval(theirs), stats.share_interval(mine))
+    assert found.test == stats.permutation_paired([0.5] * 12 + [0.0] * 8, 0)
     assert found.cells == CannotTell(why="items have marks other than right and wrong, or repeats")
     assert found.verdict == "b-better"
-    spread = stats.paired_mean_interval(differences)
-    assert isinstance(spread, Interval)
-    assert isinstance(spread.standard_error, float)
-    assert isinstance(found.smallest_detectable, DetectableMean)
-    assert found.smallest_detectable.difference == pytest.approx(2.801585 * spread.standard_error, rel=1e-6)
-    assert (found.smallest_detectable.n, found.smallest_detectable.power) == (20, 0.8)
+    smallest = stats.smallest_detectable_difference(round(20 / marks.design_effect), 0.3)
+    assert isinstance(smallest, Detectable)
+    assert found.smallest_detectable == replace(smallest, n=20)
 
 
 def test_repeats_of_one_item_are_one_cluster() -> None:
@@ -219,26 +224,39 @@ def test_a_verdict_that_lost_items_could_turn_is_not_given() -> None:
     assert (found.verdict, found.why) == ("withheld", "the items that are in no scored pair could turn it")
 
 
-def test_a_constant_difference_cannot_be_judged_by_its_spread_but_by_its_sign() -> None:
+def test_a_constant_difference_is_judged_as_well() -> None:
     found = of("h" * 20, "r" * 20)
-    assert isinstance(found.difference, CannotTell)
+    assert isinstance(found.difference, Interval)
+    assert 0.3 < found.difference.low < 0.5 < found.difference.high < 0.7
     assert found.verdict == "b-better"
-    assert isinstance(found.smallest_detectable, CannotTell)
 
 
 def test_very_many_means_are_tested_by_the_normal_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "MANY_CLUSTERS", 19)
+    monkeypatch.setattr(scores, "MANY_CLUSTERS", 11)
     found = of("h" * 12 + "w" * 8, "r" * 12 + "w" * 8)
     interval = stats.paired_mean_interval([0.5] * 12 + [0.0] * 8)
     assert isinstance(interval, Interval)
     assert isinstance(interval.standard_error, float)
     z = interval.point / interval.standard_error
     assert found.test == LargeSample(p_value=math.erfc(z / math.sqrt(2)), n=20)
-    assert isinstance(found.difference, Interval)
-    assert found.difference.method == "t"
     assert found.verdict == "b-better"
     assert isinstance(of("h" * 20, "r" * 20).test, CannotTell)
     assert of("h" * 20, "r" * 20).verdict == "cannot-tell"
+    monkeypatch.setattr(scores, "MANY_CLUSTERS", 12)
+    assert isinstance(of("h" * 12 + "w" * 8, "r" * 12 + "w" * 8).test, PairedTest)
+
+
+def test_few_windows_have_a_bootstrap_interval_and_many_one_of_t(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = [300.0 + n for n in range(30)], [300.0 + n + 0.1 * n * n for n in range(30)]
+    few = of_text(a, b)
+    assert isinstance(few.difference, Interval)
+    assert few.difference.method == "bootstrap-t"
+    assert isinstance(few.smallest_detectable, DetectableMean)
+    monkeypatch.setattr(scores, "MANY_CLUSTERS", 28)
+    many = of_text(a, b)
+    assert isinstance(many.difference, Interval)
+    assert many.difference.method == "t"
+    assert isinstance(many.test, LargeSample)
 
 
 def test_a_description_has_levels_and_nothing_that_concludes() -> None:

@@ -7,7 +7,7 @@ from qlock.core.pairs import Pair, pair
 from qlock.core.scores import Levels
 from qlock.core.slices import SliceRow, slices, slices_meant, slices_of
 from qlock.core.stats import CannotTell
-from tests.fakes.comparisons import a_sitting
+from tests.fakes.comparisons import a_reading, a_sitting
 
 replace = msgspec.structs.replace
 
@@ -31,7 +31,7 @@ def test_every_slice_has_its_own_difference_and_a_corrected_p() -> None:
         slice="bank=north",
         pairs=20,
         levels=Levels(a=1.0, b=0.5, change=-0.5),
-        difference=stats.newcombe_paired(both=10, only_a=10, only_b=0, neither=0),
+        difference=stats.paired_interval(stats.marks_of_counts(both=10, only_a=10, only_b=0, neither=0)),
         p_value=north,
         p_holm=north * 5,
     )
@@ -53,10 +53,14 @@ def test_only_a_description_has_no_test_and_no_interval() -> None:
         assert (row.difference, row.p_value, row.p_holm) == (unknown, unknown, unknown)
 
 
-def test_marks_without_spread_have_no_p(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_without_spread_have_no_p(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qlock.core.scores.MANY_CLUSTERS", 1)
-    rows = slices(scored("h" * 20, "h" * 20)).row
-    assert rows[0].p_value == CannotTell(why="no pair differs")
+    pairs = pair((a_reading([300.0] * 20),), (a_reading([301.0] * 20),)).scored
+    sliced = tuple(
+        replace(one, a=replace(one.a, row=replace(one.a.row, slices={"part": "all"}))) for one in pairs
+    )
+    why = "all values are `0.01`, which does not show how far they could differ"
+    assert [row.p_value for row in slices(sliced).row] == [CannotTell(why=why)]
 
 
 def test_of_too_many_slices_the_largest_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

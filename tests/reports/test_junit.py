@@ -80,7 +80,7 @@ def test_a_gate_that_fails_is_a_failure() -> None:
     (suite,) = ET.fromstring(render(replace(found, gate=(gate,))))
     assert (suite.get("failures"), suite[1][0].get("message")) == (
         "1",
-        "fail: +1.8 points (-5.2 to +8.8 points), 112 pairs",
+        "fail: +1.8 points (-5.2 to +9.0 points), 112 pairs",
     )
 
 

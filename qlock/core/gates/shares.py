@@ -26,12 +26,12 @@ from qlock.core.agreement import is_equal, wrote
 from qlock.core.endings import UNFINISHED
 from qlock.core.escape import for_message
 from qlock.core.gates.interface import Gate, GateVerdict, PairsSeen, gate, undecided
-from qlock.core.pairs import MOST_MISSING_SHARE, Cells, Pair, Pairing, ending_of
+from qlock.core.pairs import MOST_MISSING_SHARE, Pair, Pairing, ending_of
 from qlock.core.record import Row
 from qlock.core.rules import AgreementShare, EndingShare, NoMoreErrors, NonInferior, ShareSpec
 from qlock.core.scores import is_cost, measure_of, paired_scores
 from qlock.core.slices import slices_meant, slices_of
-from qlock.core.stats import CannotTell, Interval, PairsNeeded
+from qlock.core.stats import CannotTell, Interval, PairedMarks, PairsNeeded
 from qlock.core.units import count_text, share_percent
 
 
@@ -65,13 +65,13 @@ def judge(
         return undecided(rule, f"more than {MOST_MISSING_SHARE:.0%} of the items are in no {which}")
     match rule:
         case NonInferior():
-            found = _non_inferior(rule, _once(pairs), lost)
+            found = _non_inferior(rule, pairs, lost)
         case NoMoreErrors():
             found = _no_more_errors(rule, pairs, lost)
         case EndingShare():
-            found = _ending_share(rule, _once(pairs), lost)
+            found = _ending_share(rule, pairs, lost)
         case AgreementShare():
-            found = _agreement_share(rule, _once(pairs), lost, same_tokenizer=same_tokenizer)
+            found = _agreement_share(rule, pairs, lost, same_tokenizer=same_tokenizer)
     answer = _beside_noise(rule, found, _noise(rule, again, same_tokenizer=same_tokenizer))
     return gate(rule, answer.verdict, answer.why, answer.seen)
 
@@ -110,19 +110,6 @@ def _unpaired(pairing: Pairing) -> int:
     return sum(loss.items for loss in pairing.losses if loss.why in ("absent", "another-item"))
 
 
-def _once(pairs: list[Pair]) -> list[Pair]:
-    """Each item once, where all its repeats came out alike on both sides: they say no more than one of them."""
-    first: dict[str, Pair] = {}
-    for pair in pairs:
-        if _looks(first.setdefault(pair.item, pair)) != _looks(pair):
-            return pairs
-    return list(first.values())
-
-
-def _looks(pair: Pair) -> tuple[object, ...]:
-    return tuple((half.mark, ending_of(half.row), half.row.replies) for half in (pair.a, pair.b))
-
-
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule came to, and on what."""
 
@@ -153,7 +140,7 @@ def _answer(pairs: Sequence[Pair], errors: tuple[int, int], decided: _Decided) -
 
 
 _UNMEASURED = CannotTell(why="no point was run twice")
-_CLUSTERED = CannotTell(why="the number of pairs is worked out for right and wrong alone")
+_ONE_SIDED = CannotTell(why="the number of pairs is worked out for shares of both sides alone")
 
 
 def _errors(pairs: Sequence[Pair]) -> tuple[int, int]:
@@ -177,39 +164,26 @@ def _no_more_errors(rule: ShareSpec, pairs: Sequence[Pair], lost: int) -> _Answe
 
 
 def _non_inferior(rule: ShareSpec, pairs: Sequence[Pair], lost: int) -> _Answer:
-    found = paired_scores(pairs)
-    match found.cells:
-        case Cells() as cells:
-            answer = _by_cells(rule, cells, lost)
-        case CannotTell():
-            answer = _by_interval(rule, found.difference, lost / (len(pairs) + lost), lost)
-    return _answer(pairs, _errors(pairs), answer)
+    marks = paired_scores(pairs, exact=False).marks
+    assert isinstance(marks, PairedMarks)  # text is turned away before
+    return _answer(pairs, _errors(pairs), _by_marks(rule, marks, lost))
 
 
 def _ending_share(rule: ShareSpec, pairs: Sequence[Pair], lost: int) -> _Answer:
     """Non-inferiority of the share of replies that are finished."""
-    ends = [(_is_finished(pair.a.row), _is_finished(pair.b.row)) for pair in pairs]
-    errors = (sum(not a for a, _ in ends), sum(not b for _, b in ends))
-    if len({pair.item for pair in pairs}) == len(pairs):
-        both, only_a = ends.count((True, True)), ends.count((True, False))
-        only_b, neither = ends.count((False, True)), ends.count((False, False))
-        answer = _by_cells(rule, Cells(both=both, only_a=only_a, only_b=only_b, neither=neither), lost)
-    else:
-        interval = stats.cluster_mean([float(b) - float(a) for a, b in ends], [pair.item for pair in pairs])
-        answer = _by_interval(rule, interval, lost / (len(pairs) + lost), lost)
+    a = [float(_is_finished(pair.a.row)) for pair in pairs]
+    b = [float(_is_finished(pair.b.row)) for pair in pairs]
+    errors = (a.count(0.0), b.count(0.0))
+    answer = _by_marks(rule, stats.paired_marks(a, b, [pair.item for pair in pairs]), lost)
     return _answer(pairs, errors, _said(answer, f"{errors[1]} unfinished against {errors[0]}"))
 
 
 def _agreement_share(rule: ShareSpec, pairs: Sequence[Pair], lost: int, *, same_tokenizer: bool) -> _Answer:
     """Whether the share of equal answers is 1 but for the margin."""
-    equal = [wrote(pair) and is_equal(pair, same_tokenizer=same_tokenizer) for pair in pairs]
-    n, same = len(pairs), sum(equal)
-    moved = lost / max(n + lost, 1)
-    if len({pair.item for pair in pairs}) == n:
-        answer = _by_interval(rule, _below_one(stats.wilson(same, n)), moved, lost)
-    else:
-        distance = stats.cluster_mean([float(one) - 1.0 for one in equal], [pair.item for pair in pairs])
-        answer = _by_interval(rule, distance, moved, lost)
+    equal = [float(wrote(pair) and is_equal(pair, same_tokenizer=same_tokenizer)) for pair in pairs]
+    n, same = len(pairs), equal.count(1.0)
+    share = stats.share_interval(equal, [pair.item for pair in pairs])
+    answer = _by_interval(rule, _below_one(share), lost / max(n + lost, 1), lost)
     return _answer(pairs, (0, n - same), _said(answer, f"{same} of {n} answers are the same"))
 
 
@@ -245,34 +219,22 @@ def _by_interval(rule: ShareSpec, difference: Interval | CannotTell, moved: floa
                 verdict, why = "undecided", _could_change(lost)
         case _:
             pass
-    return _Decided(verdict=verdict, why=why, difference=difference, needed=_CLUSTERED)
+    return _Decided(verdict=verdict, why=why, difference=difference, needed=_ONE_SIDED)
 
 
-def _by_cells(rule: ShareSpec, cells: Cells, lost: int) -> _Decided:
+def _by_marks(rule: ShareSpec, marks: PairedMarks, lost: int) -> _Decided:
     answers = [
-        stats.non_inferior(
-            both=cells.both,
-            only_a=cells.only_a + against,
-            only_b=cells.only_b + in_favour,
-            neither=cells.neither,
-            margin_share=rule.margin_share,
-        )
-        for against, in_favour in ((0, 0), (lost, 0), (0, lost))
+        stats.non_inferior(table, margin_share=rule.margin_share)
+        for table in (marks, marks.with_lost(only_a=lost), marks.with_lost(only_b=lost))
     ]
     verdict, why = answers[0].verdict, answers[0].why
     if verdict != "undecided" and len({answer.verdict for answer in answers}) > 1:
         verdict, why = "undecided", _could_change(lost)
-    counts = {
-        "both": cells.both,
-        "only_a": cells.only_a,
-        "only_b": cells.only_b,
-        "neither": cells.neither,
-    }
     return _Decided(
         verdict=verdict,
         why=why,
-        difference=stats.newcombe_paired(**counts),
-        needed=stats.pairs_to_decide(**counts, margin_share=rule.margin_share),
+        difference=answers[0].interval,
+        needed=stats.pairs_to_decide(marks, margin_share=rule.margin_share),
     )
 
 

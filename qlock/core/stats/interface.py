@@ -6,7 +6,9 @@ any formula but the normal quantile.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -16,6 +18,17 @@ from qlock.errors import InputError
 FEWEST_PAIRS = 10
 """Below this many pairs no verdict is given: an interval of so few is too rough, and no exact test at 5 % can
 reject before six pairs differ."""
+
+if TYPE_CHECKING:
+    import numpy as np
+
+AT_ONCE = 1_000_000
+"""Random numbers held at once; part of what a seed means, so never changed lightly."""
+
+BLUR = 1e-12
+"""Of the largest, what is zero but for rounding."""
+
+_LARGEST = 1e100  # squares of sums stay finite
 
 Probability = Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)]
 
@@ -37,7 +50,7 @@ class Interval(Base, frozen=True, kw_only=True, tag_field="kind", tag="interval"
     """Items, or pairs of items."""
     clusters: Positive
     """Independent groups of items; ``n`` where each item stands alone."""
-    method: Literal["wilson", "newcombe-10", "t", "cluster-t", "bca", "percentile"]
+    method: Literal["wilson", "newcombe-10", "tango", "newcombe-tango", "t", "cluster-t", "bootstrap-t"]
     standard_error: Finite | msgspec.UnsetType = msgspec.UNSET
     """Only where the interval is a t interval."""
 
@@ -55,6 +68,14 @@ class PairedTest(Base, frozen=True, kw_only=True, tag_field="kind", tag="test"):
     """A sentence that belongs beside the numbers; empty when there is none."""
 
 
+class LargeSample(Base, frozen=True, kw_only=True, tag_field="kind", tag="large-sample"):
+    """A two-sided normal test of a mean of very many paired differences."""
+
+    p_value: Share
+    n: Positive
+    """Independent pairs or clusters."""
+
+
 class Detectable(Base, frozen=True, kw_only=True, tag_field="kind", tag="detectable"):
     """The smallest true difference that a test of this size would probably have seen."""
 
@@ -63,6 +84,15 @@ class Detectable(Base, frozen=True, kw_only=True, tag_field="kind", tag="detecta
     discordant_share: Share
     power: Probability
     alpha: Probability
+
+
+class DetectableMean(Base, frozen=True, kw_only=True, tag_field="kind", tag="detectable-mean"):
+    """The smallest true difference of means that would probably have been seen."""
+
+    difference: Finite
+    n: Positive
+    power: Share
+    alpha: Share
 
 
 class PairsNeeded(Base, frozen=True, kw_only=True, tag_field="kind", tag="pairs"):
@@ -105,6 +135,7 @@ def check_probability(name: str, value: float) -> None:
         raise InputError(f"`{name}` lies between 0 and 1, both excluded: got `{value}`")
 
 
+@lru_cache(maxsize=64)
 def quantile_of_level(level: float) -> float:
     """The normal quantile z that leaves (1 − level) / 2 on either side; 1.96 for 0.95.
 
@@ -123,3 +154,22 @@ def note_on_few(n: int) -> str:
         return "no discordant pairs"
     smallest = 0.5 ** (n - 1)
     return f"pairs that differ: `{n}`, so p cannot be below `{smallest:g}`" if smallest > 0.05 else ""
+
+
+def generator_of(seed: int) -> np.random.Generator:
+    """Random numbers that depend on the seed alone."""
+    import numpy as np
+
+    if seed < 0:
+        raise InputError(f"`seed` is not negative: got `{seed}`, expected at least `0`")
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def unfit(values: Sequence[float]) -> CannotTell | None:
+    """The reason why nothing can be computed from these values at all."""
+    if not values:
+        return CannotTell(why="there are no items")
+    odd = sum(1 for value in values if not abs(value) <= _LARGEST)
+    if odd:
+        return CannotTell(why=f"`{odd}` of `{len(values)}` values are not finite numbers of ordinary size")
+    return None

@@ -67,17 +67,8 @@ def wilson(successes: int, n: int, *, level: float = 0.95) -> Interval | CannotT
     check_counts(successes=successes, failures=n - successes)
     if n == 0:
         return CannotTell(why="there are no items")
-    low, high = _wilson_limits(successes, n, z)
+    low, high = wilson_limits(successes, n, z)
     return Interval(point=successes / n, low=low, high=high, level=level, n=n, clusters=n, method="wilson")
-
-
-def noise_floor(flips: int, n: int, *, level: float = 0.95) -> Interval | CannotTell:
-    """Share of items whose outcome flips between two runs of the same point, with its Wilson interval.
-
-    Where decoding repeats bit for bit there are no flips and the interval says how many could still have been
-    missed. Assumes independent items; n = 0 cannot tell.
-    """
-    return wilson(flips, n, level=level)
 
 
 def newcombe_paired(
@@ -117,15 +108,27 @@ def newcombe_paired(
     )
 
 
-def non_inferior(
-    *, both: int, only_a: int, only_b: int, neither: int, margin_share: float, level: float = 0.95
-) -> NonInferiority:
-    """Whether B is no worse than A by as much as the margin, by ``verdict_of`` Newcombe's paired interval.
+def tango_paired(
+    *, both: int, only_a: int, only_b: int, neither: int, level: float = 0.95
+) -> Interval | CannotTell:
+    """Interval of the difference of two paired shares, share of B − share of A (Tango's score interval).
 
-    Arguments and assumptions are those of ``newcombe_paired``; the margin is that of ``verdict_of``.
+    All differences δ whose score test is not rejected: |b − a − nδ| ≤ z·√(n(2q + δ − δ²)), a and b being the pairs
+    that only one side got right, and q the likeliest share of "only A" if δ were true, the larger root of
+    2n·q² − (a + b − (2n + a − b)δ)·q − aδ(1 − δ) = 0. Assumes independent pairs; without pairs it cannot tell.
+
+    Arguments are those of ``newcombe_paired``; ``both`` and ``neither`` count alike.
+
+    Source: Tango 1998, doi 10.1002/(SICI)1097-0258(19980430)17:8<891::AID-SIM780>3.0.CO;2-B.
     """
-    interval = newcombe_paired(both=both, only_a=only_a, only_b=only_b, neither=neither, level=level)
-    return verdict_of(interval, margin_share)
+    z = quantile_of_level(level)
+    check_counts(both=both, only_a=only_a, only_b=only_b, neither=neither)
+    n = both + only_a + only_b + neither
+    if n == 0:
+        return CannotTell(why="there are no pairs")
+    low, high = tango_limits((both, only_a, only_b, neither), z)
+    point = (only_b - only_a) / n
+    return Interval(point=point, low=low, high=high, level=level, n=n, clusters=n, method="tango")
 
 
 def verdict_of(interval: Interval | CannotTell, margin_share: float) -> NonInferiority:
@@ -191,10 +194,10 @@ def decision(low: float, high: float, margin_share: float) -> Literal["pass", "f
 def newcombe_limits(cells: Cells, z: float) -> tuple[float, float]:
     """Both ends of Newcombe's interval of B − A; ``newcombe_paired`` has the formula. At least one pair."""
     both, only_a, only_b, neither = cells
-    n = sum(cells)
+    n = math.fsum(cells)
     share_a, share_b = (both + only_a) / n, (both + only_b) / n
-    low_a, high_a = _wilson_limits(both + only_a, n, z)
-    low_b, high_b = _wilson_limits(both + only_b, n, z)
+    low_a, high_a = wilson_limits(both + only_a, n, z)
+    low_b, high_b = wilson_limits(both + only_b, n, z)
     margins = ((both + only_a) * (both + only_b)) * ((only_a + neither) * (only_b + neither))
     excess = both * neither - only_a * only_b
     if excess > 0:
@@ -211,7 +214,39 @@ def newcombe_limits(cells: Cells, z: float) -> tuple[float, float]:
     return max(low, -1.0), min(high, 1.0)
 
 
-def _wilson_limits(successes: float, n: float, z: float) -> tuple[float, float]:
+def tango_limits(cells: Cells, z: float) -> tuple[float, float]:
+    """Both ends of Tango's interval of B − A; ``tango_paired`` has the formula. At least one pair."""
+    _, only_a, only_b, _ = cells
+    n = math.fsum(cells)
+    # The high end is the low one of B against A with its sign changed, so that exchanging both gives the same bits.
+    return _tango_low(only_a, only_b, n, z), -_tango_low(only_b, only_a, n, z)
+
+
+def _tango_low(only_a: float, only_b: float, n: float, z: float) -> float:
+    """The smallest difference that Tango's test does not reject, by halving until no number lies between."""
+    rejected, kept = -1.0, (only_b - only_a) / n
+    while rejected < (middle := (rejected + kept) / 2) < kept:
+        if tango_z(only_a, only_b, n, middle) > z:
+            rejected = middle
+        else:
+            kept = middle
+    return kept
+
+
+def tango_z(only_a: float, only_b: float, n: float, difference: float) -> float:
+    """How many standard errors, taken as if a difference were true, the pairs lie above it."""
+    linear = (2 * n + only_a - only_b) * difference - only_a - only_b
+    constant = -only_a * difference * (1 - difference)
+    share = (math.sqrt(max(linear * linear - 8 * n * constant, 0.0)) - linear) / (4 * n)
+    share = max(share, -difference, 0.0)
+    variance = n * (2 * share + difference - difference * difference)
+    excess = only_b - only_a - n * difference
+    if variance > 0:
+        return excess / math.sqrt(variance)
+    return math.copysign(math.inf, excess) if excess else 0.0
+
+
+def wilson_limits(successes: float, n: float, z: float) -> tuple[float, float]:
     """Both ends of the Wilson interval; exactly 0 or 1 where all are failures or successes."""
     failures = n - successes
     half = z * math.sqrt(successes * failures / n + z * z / 4)

@@ -13,12 +13,14 @@ from qlock.core.stats.interface import (
     FEWEST_PAIRS,
     CannotTell,
     Detectable,
+    DetectableMean,
+    Interval,
     PairsNeeded,
     check_counts,
     check_probability,
     quantile_of_level,
 )
-from qlock.core.stats.shares import decision, newcombe_limits, non_inferior
+from qlock.core.stats.marks import PairedMarks, decided, non_inferior
 from qlock.errors import InputError
 
 _MOST_PAIRS = 1_000_000_000
@@ -26,7 +28,7 @@ _MOST_STEPS = 2_000  # values of the number of differing pairs that are looked a
 
 
 def pairs_to_decide(
-    *, both: int, only_a: int, only_b: int, neither: int, margin_share: float, level: float = 0.95
+    marks: PairedMarks, *, margin_share: float, level: float = 0.95
 ) -> PairsNeeded | CannotTell:
     """The number of pairs at which ``non_inferior`` would decide, if all four cells grew in proportion.
 
@@ -34,33 +36,32 @@ def pairs_to_decide(
     The smallest size is found by doubling and halving. Cannot tell without pairs, or where the difference
     lies so near the margin that a thousand million pairs would not do.
     """
-    now = non_inferior(
-        both=both, only_a=only_a, only_b=only_b, neither=neither, margin_share=margin_share, level=level
-    )
-    n = both + only_a + only_b + neither
+    now = non_inferior(marks, margin_share=margin_share, level=level)
+    n = marks.pairs
     if n == 0:
         return CannotTell(why="there are no pairs")
     if now.verdict != "undecided":
         return PairsNeeded(verdict=now.verdict, pairs=n, more=0)
     z = quantile_of_level(level)
-    shares = tuple(cell / n for cell in (both, only_a, only_b, neither))
+    shares = tuple(cell / n for cell in marks.cells)
+    fewest = -(-FEWEST_PAIRS * n // marks.items)
 
-    def decided(pairs: int) -> Literal["pass", "fail"] | None:
+    def verdict_at(pairs: int) -> Literal["pass", "fail"] | None:
         a, b, c, d = (share * pairs for share in shares)
-        return decision(*newcombe_limits((a, b, c, d), z), margin_share)
+        return decided((a, b, c, d), margin_share, z)
 
-    few, enough = n, max(2 * n, FEWEST_PAIRS)
-    while decided(enough) is None:
+    few, enough = n, max(2 * n, fewest)
+    while verdict_at(enough) is None:
         if enough > _MOST_PAIRS:
             return CannotTell(why="the difference lies at the margin, and no number of pairs would decide")
         few, enough = enough, 2 * enough
     while enough - few > 1:
         middle = (few + enough) // 2
-        if middle < FEWEST_PAIRS or decided(middle) is None:
+        if middle < fewest or verdict_at(middle) is None:
             few = middle
         else:
             enough = middle
-    verdict = decided(enough)
+    verdict = verdict_at(enough)
     assert verdict is not None
     return PairsNeeded(verdict=verdict, pairs=enough, more=enough - n)
 
@@ -101,9 +102,36 @@ def smallest_detectable_difference(
     )
 
 
+def detectable_mean(
+    mean: Interval | CannotTell, *, power: float = 0.8, alpha: float = 0.05
+) -> DetectableMean | CannotTell:
+    """The smallest true difference of means that the normal test would find with this power: (z_1−α/2 + z_power)·SE.
+
+    Args:
+        mean: Of the differences, with its t interval.
+        power: Chance to find it.
+        alpha: Of the two-sided test.
+
+    Source: Cohen 1988, chapter 2.
+    """
+    from scipy.special import ndtri
+
+    check_probability("power", power)
+    check_probability("alpha", alpha)
+    match mean:
+        case Interval(clusters=clusters, standard_error=float(error)):
+            z = quantile_of_level(1 - alpha) + float(ndtri(power))
+            return DetectableMean(difference=z * error, n=clusters, power=power, alpha=alpha)
+        case Interval():
+            return CannotTell(why="there is no standard error")
+        case CannotTell():
+            return mean
+
+
 def _mcnemar_power(n: int, discordant_share: float, alpha: float) -> Callable[[float], float]:
     """The power of the exact McNemar test as a function of the lean, δ/ψ, of the pairs that differ (0 to 1)."""
     import numpy as np
+    from scipy.special import bdtr
     from scipy.stats import binom
 
     spread = 9 * (n * discordant_share * (1 - discordant_share)) ** 0.5 + 1
@@ -112,13 +140,15 @@ def _mcnemar_power(n: int, discordant_share: float, alpha: float) -> Callable[[f
     differing = np.unique(np.linspace(least, most, min(most - least + 1, _MOST_STEPS)).astype(np.int64))
     weight = binom.pmf(differing, n, discordant_share)
     weight = weight / weight.sum()
-    # The test rejects up to this many on the smaller side; −1 where it never does.
+    # The test rejects up to this many on the smaller side, and never where that is below 0.
     border = binom.ppf(alpha / 2, differing, 0.5)
     border = np.where(binom.cdf(border, differing, 0.5) <= alpha / 2, border, border - 1)
+    rejects_at_all = border >= 0
+    weight, differing, border = weight[rejects_at_all], differing[rejects_at_all], border[rejects_at_all]
 
     def found(lean: float) -> float:
         often = (1 + lean) / 2
-        rejects = binom.cdf(border, differing, often) + binom.cdf(border, differing, 1 - often)
+        rejects = bdtr(border, differing, often) + bdtr(border, differing, 1 - often)
         return float((weight * rejects).sum())
 
     return found

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from qlock.core.comparison import Comparison, Suite
 from qlock.core.perplexity import Perplexities
-from qlock.core.scores import DetectableMean, Levels, Score, Smallest, is_cost
-from qlock.core.stats import CannotTell, Detectable, Interval, PairedTest
+from qlock.core.scores import Levels, Score, Smallest, is_cost
+from qlock.core.stats import CannotTell, Detectable, DetectableMean, Interval, PairedTest
 from qlock.core.units import share_percent, share_points
 from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level, p_text

@@ -5,8 +5,8 @@ Does not live here: units that are not of comparisons (``core.units``).
 
 from __future__ import annotations
 
-from qlock.core.scores import LargeSample, Measure, Verdict, is_cost
-from qlock.core.stats import CannotTell, Interval, PairedTest
+from qlock.core.scores import Measure, Verdict, is_cost
+from qlock.core.stats import CannotTell, Interval, LargeSample, PairedTest
 from qlock.core.units import share_percent, share_points
 
 VERDICTS: dict[Verdict, str] = {

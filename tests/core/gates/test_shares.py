@@ -8,7 +8,7 @@ from qlock.core.gates.shares import judge, pairs_in
 from qlock.core.pairs import pair
 from qlock.core.rules import AgreementShare, EndingShare, NoMoreErrors, NonInferior, ShareSpec
 from qlock.core.sides import Sitting
-from qlock.core.stats import CannotTell, PairsNeeded
+from qlock.core.stats import CannotTell, Interval, PairedMarks, PairsNeeded
 from tests.fakes.comparisons import a_reading, a_sitting
 
 Rule = type[NonInferior] | type[NoMoreErrors] | type[EndingShare] | type[AgreementShare]
@@ -25,6 +25,10 @@ def seen(gate: Gate) -> PairsSeen:
     return gate.seen
 
 
+def counts(both: int, only_a: int, only_b: int, neither: int) -> PairedMarks:
+    return stats.marks_of_counts(both=both, only_a=only_a, only_b=only_b, neither=neither)
+
+
 def test_b_passes_when_the_whole_interval_lies_above_the_margin() -> None:
     found = judged("r" * 200, "r" * 200)
     assert found == Gate(
@@ -35,7 +39,7 @@ def test_b_passes_when_the_whole_interval_lies_above_the_margin() -> None:
             pairs=200,
             errors_a=0,
             errors_b=0,
-            difference=stats.newcombe_paired(both=200, only_a=0, only_b=0, neither=0),
+            difference=stats.paired_interval(counts(200, 0, 0, 0)),
             needed=PairsNeeded(verdict="pass", pairs=200, more=0),
             noise_share=CannotTell(why="no point was run twice"),
         ),
@@ -50,9 +54,7 @@ def test_b_fails_when_the_whole_interval_lies_below_the_margin() -> None:
 def test_an_interval_that_holds_the_margin_says_how_many_pairs_would_decide() -> None:
     found = judged("r" * 50 + "w" * 10, "r" * 48 + "ww" + "w" * 10)
     assert (found.verdict, found.why) == ("undecided", "the interval holds the margin")
-    assert seen(found).needed == stats.pairs_to_decide(
-        both=48, only_a=2, only_b=0, neither=10, margin_share=0.05
-    )
+    assert seen(found).needed == stats.pairs_to_decide(counts(48, 2, 0, 10), margin_share=0.05)
     needed = seen(found).needed
     assert isinstance(needed, PairsNeeded)
     assert needed.more > 0
@@ -77,14 +79,13 @@ def test_above_one_in_twenty_lost_items_nothing_is_judged() -> None:
 
 def test_shares_of_a_mark_are_judged_by_their_interval() -> None:
     better = judged("h" * 12 + "w" * 28, "r" * 12 + "w" * 28)
-    assert (better.verdict, seen(better).needed) == (
-        "pass",
-        CannotTell(why="the number of pairs is worked out for right and wrong alone"),
-    )
-    assert judged("r" * 12 + "w" * 28, "h" * 12 + "w" * 28).verdict == "fail"
-    lost = judged("h" * 12 + "w" * 48, "r" * 12 + "w" * 45 + "...", margin=0.0)
+    assert (better.verdict, seen(better).needed) == ("pass", PairsNeeded(verdict="pass", pairs=40, more=0))
+    marks = stats.paired_marks([0.5] * 12 + [0.0] * 28, [1.0] * 12 + [0.0] * 28)
+    assert seen(better).difference == stats.paired_interval(marks)
+    assert judged("r" * 20 + "w" * 20, "h" * 20 + "w" * 20).verdict == "fail"
+    lost = judged("h" * 20 + "w" * 40, "r" * 20 + "w" * 38 + "..", margin=0.0)
     assert lost.verdict == "pass"
-    lost = judged("h" * 4 + "w" * 56, "r" * 4 + "w" * 53 + "...", margin=0.0)
+    lost = judged("h" * 12 + "w" * 48, "r" * 12 + "w" * 45 + "...", margin=0.0)
     assert (lost.verdict, lost.why) == ("undecided", "3 items in no pair could change it")
 
 
@@ -159,22 +160,26 @@ def test_without_pairs_no_errors_are_none_too_few() -> None:
     assert (found.verdict, found.why) == ("undecided", "there are no pairs")
 
 
-def test_repeats_that_are_all_alike_count_once() -> None:
-    def twice(letters: str) -> tuple[Sitting, ...]:
-        return a_sitting(letters), a_sitting(letters, repeat=2)
+def test_repeats_that_are_all_alike_say_no_more_than_one() -> None:
+    def times(letters: str, repeats: int) -> tuple[Sitting, ...]:
+        return tuple(a_sitting(letters, repeat=repeat) for repeat in range(1, repeats + 1))
 
     spec = NonInferior(suite="orders", margin_share=0.05)
-    once = judge(spec, pair((a_sitting("r" * 200),), (a_sitting("r" * 199 + "w"),)))
-    assert judge(spec, pair(twice("r" * 200), twice("r" * 199 + "w"))) == once
-    apart = pair(twice("r" * 200), (a_sitting("r" * 199 + "w"), a_sitting("r" * 200, repeat=2)))
-    assert seen(judge(spec, apart)).pairs == 400
+    once = judge(spec, pair(times("r" * 60, 1), times("r" * 59 + "w", 1)))
+    often = judge(spec, pair(times("r" * 60, 8), times("r" * 59 + "w", 8)))
+    assert once.verdict == often.verdict == "undecided"
+    assert (seen(often).pairs, seen(often).errors_b) == (480, 8)
+    one, other = seen(once).difference, seen(often).difference
+    assert isinstance(one, Interval)
+    assert isinstance(other, Interval)
+    assert other.low == pytest.approx(one.low, abs=0.002)
 
 
 def test_replies_that_are_left_unfinished_are_counted_against_each_side() -> None:
     found = judged("r" * 195 + "b" * 5, "r" * 194 + "b" * 6, EndingShare)
     assert (found.verdict, found.why) == ("pass", "6 unfinished against 5")
     assert (seen(found).errors_a, seen(found).errors_b, seen(found).pairs) == (5, 6, 200)
-    assert seen(found).difference == stats.newcombe_paired(both=194, only_a=1, only_b=0, neither=5)
+    assert seen(found).difference == stats.paired_interval(counts(194, 1, 0, 5))
     worse = judged("r" * 200, "r" * 150 + "b" * 50, EndingShare)
     assert (worse.verdict, worse.why) == ("fail", "50 unfinished against 0")
     close = judged("r" * 40, "r" * 39 + "b", EndingShare)
@@ -196,10 +201,11 @@ def test_items_without_a_row_could_have_ended_in_any_way() -> None:
 
 def test_repeats_that_end_otherwise_are_one_cluster() -> None:
     a = (a_sitting("r" * 40), a_sitting("r" * 40, repeat=2))
-    b = (a_sitting("r" * 40), a_sitting("r" * 30 + "b" * 10, repeat=2))
+    b = (a_sitting("r" * 40), a_sitting("r" * 20 + "b" * 20, repeat=2))
     found = judge(EndingShare(suite="orders", margin_share=0.05), pair(a, b))
     items = [f"{number}" for number in range(40)] * 2
-    assert seen(found).difference == stats.cluster_mean([0.0] * 70 + [-1.0] * 10, items)
+    marks = stats.paired_marks([1.0] * 80, [1.0] * 60 + [0.0] * 20, items)
+    assert seen(found).difference == stats.paired_interval(marks)
     assert (found.verdict, seen(found).pairs) == ("fail", 80)
 
 
@@ -212,9 +218,9 @@ def test_answers_that_are_the_same_are_counted() -> None:
         2,
     )
     share = stats.wilson(198, 200)
-    assert isinstance(share, stats.Interval)
+    assert isinstance(share, Interval)
     difference = seen(found).difference
-    assert isinstance(difference, stats.Interval)
+    assert isinstance(difference, Interval)
     assert (difference.low, difference.high) == (share.low - 1, share.high - 1)
     other = judged("r" * 200, "r" * 150 + "w" * 50, AgreementShare)
     assert (other.verdict, other.why) == ("fail", "150 of 200 answers are the same")
@@ -235,7 +241,12 @@ def test_repeats_that_agree_otherwise_are_one_cluster() -> None:
     b = (a_sitting("r" * 40), a_sitting("r" * 30 + "w" * 10, repeat=2))
     found = judge(AgreementShare(suite="orders", margin_share=0.05), pair(a, b))
     items = [f"{number}" for number in range(40)] * 2
-    assert seen(found).difference == stats.cluster_mean([0.0] * 70 + [-1.0] * 10, items)
+    share, difference = stats.share_interval([1.0] * 70 + [0.0] * 10, items), seen(found).difference
+    assert isinstance(share, Interval)
+    assert isinstance(difference, Interval)
+    assert (difference.low, difference.high) == (share.low - 1, share.high - 1)
+    why = "the number of pairs is worked out for shares of both sides alone"
+    assert seen(found).needed == CannotTell(why=why)
 
 
 @pytest.mark.parametrize("rule", [EndingShare, AgreementShare])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from qlock.core import stats
-from qlock.core.stats import CannotTell, Interval, PairedTest
-from qlock.core.stats.means import FLIPS
+from qlock.core.stats import CannotTell, Interval, LargeSample
 from qlock.errors import InputError
 
 NUMBERS = st.floats(-1e6, 1e6).map(lambda x: round(x, 6) + 0.0)
@@ -176,41 +175,60 @@ def test_tiny_and_huge_numbers_keep_their_shape(scale: float) -> None:
     assert other.low == pytest.approx(one.low * scale)
     one = interval(stats.bootstrap_paired(differences, seed=3))
     other = interval(stats.bootstrap_paired(scaled, seed=3))
-    assert other.method == one.method == "bca"
+    assert other.method == one.method == "bootstrap-t"
     assert other.low == pytest.approx(one.low * scale)
 
 
 # ---------------------------------------------------------------- bootstrap
 
 
-def test_the_bootstrap_equals_scipy_within_its_own_noise() -> None:
-    differences = [d**2 for d in gaussian(60)]  # skewed, so that the correction matters
-    found = interval(stats.bootstrap_paired(differences, seed=5))
-    theirs = scipy_stats.bootstrap(
-        (np.array(differences),), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(5)
-    ).confidence_interval
-    noise = 0.05 * (theirs.high - theirs.low)
-    assert found.method == "bca"
-    assert found.low == pytest.approx(theirs.low, abs=noise)
-    assert found.high == pytest.approx(theirs.high, abs=noise)
+def ratios(differences: Sequence[float], draws: Iterable[Sequence[float]]) -> list[float]:
+    """How many of its own standard errors the mean of each draw lies above the mean of all; sorted."""
+    point = sum(differences) / len(differences)
+    found = []
+    for draw in draws:
+        shift = sum(draw) / len(draw) - point
+        error = math.sqrt(sum((d - point - shift) ** 2 for d in draw) / (len(draw) - 1) / len(draw))
+        found.append(shift / error if error > 1e-12 else math.copysign(math.inf, shift))
+    return sorted(found)
+
+
+def limits(differences: Sequence[float], found: Sequence[float]) -> tuple[float, float]:
+    """Both ends, from the sorted ratios of all draws, or those of t where they are farther."""
+    n, last = len(differences), len(found) - 1
+    point = sum(differences) / n
+    error = math.sqrt(sum((d - point) ** 2 for d in differences) / (n - 1) / n)
+    t = scipy_stats.t.ppf(0.975, n - 1)
+    down, up = found[round(0.975 * last)], -found[round(0.025 * last)]
+    return point - max(down, t) * error, point + max(up, t) * error
 
 
 def test_the_bootstrap_of_few_items_equals_full_enumeration() -> None:
     differences = [-1.0, 0.0, 0.5, 2.0, 4.0, 7.0]
-    means = sorted(sum(draw) / 6 for draw in itertools.product(differences, repeat=6))
-    point = sum(differences) / 6
-    below = (sum(m < point - 1e-12 for m in means) + sum(abs(m - point) <= 1e-12 for m in means) / 2) / 6**6
-    bias = scipy_stats.norm.ppf(below)
-    without = [(sum(differences) - d) / 5 for d in differences]
-    apart = [sum(without) / 6 - w for w in without]
-    acceleration = sum(a**3 for a in apart) / (6 * sum(a**2 for a in apart) ** 1.5)
-    ends = []
-    for tail in (0.025, 0.975):
-        z = bias + scipy_stats.norm.ppf(tail)
-        ends.append(np.quantile(means, scipy_stats.norm.cdf(bias + z / (1 - acceleration * z))))
+    low, high = limits(differences, ratios(differences, itertools.product(differences, repeat=6)))
     found = interval(stats.bootstrap_paired(differences, seed=2))
-    assert found.low == pytest.approx(ends[0], abs=0.1)
-    assert found.high == pytest.approx(ends[1], abs=0.1)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.4)
+    assert found.method == "bootstrap-t"
+    assert found.high - found.point > 1.3 * (found.point - found.low)
+
+
+def test_the_bootstrap_of_many_items_equals_a_slow_one() -> None:
+    differences = [d**2 for d in gaussian(60)]  # skewed, so that both ends differ
+    rng = random.Random(3)
+    low, high = limits(
+        differences, ratios(differences, [rng.choices(differences, k=60) for _ in range(10_000)])
+    )
+    found = interval(stats.bootstrap_paired(differences, seed=5))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.05 * (high - low))
+
+
+def test_the_interval_is_never_shorter_than_that_of_t() -> None:
+    for seed in range(20):
+        differences = gaussian(15, seed)
+        plain = interval(stats.paired_mean_interval(differences))
+        found = interval(stats.bootstrap_paired(differences, seed=seed))
+        assert found.low <= plain.low
+        assert found.high >= plain.high
 
 
 def test_the_clustered_bootstrap_draws_whole_clusters() -> None:
@@ -226,11 +244,11 @@ def test_the_clustered_bootstrap_draws_whole_clusters() -> None:
     assert (whole.high - whole.low) > 1.8 * (alone.high - alone.low)
 
 
-def test_percentiles_stand_in_where_the_correction_is_undefined() -> None:
+def test_where_many_draws_have_no_spread_the_t_interval_stands_alone() -> None:
     outlier = [0.0] * 50 + [1.0]
-    assert interval(stats.bootstrap_paired(outlier, seed=1)).method == "bca"
-    found = interval(stats.bootstrap_paired(outlier, seed=1, level=1 - 2**-53))
-    assert (found.method, found.low) == ("percentile", 0.0)
+    assert stats.bootstrap_paired(outlier, seed=1) == stats.paired_mean_interval(outlier)
+    groups = [n // 2 for n in range(51)]
+    assert stats.bootstrap_paired(outlier, seed=1, clusters=groups) == stats.cluster_mean(outlier, groups)
 
 
 @hypothesis_settings(max_examples=25)
@@ -294,81 +312,21 @@ def test_other_seeds_give_other_ends_of_about_the_same_place() -> None:
     assert one.low == pytest.approx(other.low, abs=0.05 * (one.high - one.low))
 
 
-# ---------------------------------------------------------------- sign flips
+# ---------------------------------------------------------------- the normal test
 
 
-def paired_test(found: PairedTest | CannotTell) -> PairedTest:
-    assert isinstance(found, PairedTest)
-    return found
+def test_the_large_sample_test_is_the_normal_one() -> None:
+    differences = gaussian(500)
+    mean = interval(stats.paired_mean_interval(differences))
+    assert isinstance(mean.standard_error, float)
+    theirs = 2 * scipy_stats.norm.sf(abs(mean.point) / mean.standard_error)
+    found = stats.large_sample_test(mean)
+    assert isinstance(found, LargeSample)
+    assert found.p_value == pytest.approx(theirs, rel=1e-9)
+    assert found.n == 500
 
 
-def test_six_of_one_sign() -> None:
-    assert stats.permutation_paired([1, 1, 1, 1, 1, 1, 0, 0], 1) == PairedTest(
-        p_value=0.03125, mid_p=0.015625, n=6, method="sign-flip-exact", note=""
-    )
-    assert stats.permutation_paired([0.0, 0.0], 1) == PairedTest(
-        p_value=1.0, mid_p=1.0, n=0, method="sign-flip-exact", note="no discordant pairs"
-    )
-
-
-def test_random_flips_are_never_certain() -> None:
-    found = stats.permutation_paired([1.0] * 100, 1)
-    assert found == PairedTest(
-        p_value=1 / (FLIPS + 1), mid_p=1 / (FLIPS + 1), n=100, method="sign-flip-random", note=""
-    )
-
-
-def test_random_flips_come_close_to_the_exact_test() -> None:
-    found = paired_test(stats.permutation_paired([1.0] * 25 + [-1.0] * 12, 1))
-    assert found.method == "sign-flip-random"
-    assert found.p_value == pytest.approx(0.047031, abs=4 * 0.0015)
-
-
-def test_random_flips_come_close_to_scipy() -> None:
-    differences = gaussian(40, seed=9)
-    theirs = scipy_stats.permutation_test(
-        (np.array(differences),),
-        np.sum,
-        permutation_type="samples",
-        n_resamples=20_000,
-        rng=np.random.default_rng(1),
-    )
-    found = paired_test(stats.permutation_paired(differences, 1))
-    assert found.p_value == pytest.approx(theirs.pvalue, abs=0.012)
-
-
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=9))
-def test_sign_flips_equal_full_enumeration(differences: list[int]) -> None:
-    observed = abs(sum(differences))
-    sums = [
-        abs(sum(sign * d for sign, d in zip(signs, differences, strict=True)))
-        for signs in itertools.product((1, -1), repeat=len(differences))
-    ]
-    found = paired_test(stats.permutation_paired(differences, 1))
-    assert found.p_value == sum(s >= observed for s in sums) / len(sums)
-    if observed:
-        assert found.mid_p == (sum(s >= observed for s in sums) - sums.count(observed) / 2) / len(sums)
-    else:
-        assert found.mid_p == 1
-
-
-@given(st.integers(0, 16), st.integers(0, 16), st.integers(0, 5))
-def test_sign_flips_of_ones_are_the_mcnemar_test(b: int, c: int, same: int) -> None:
-    if b + c > 16 or b + c + same == 0:
-        return
-    found = paired_test(stats.permutation_paired([-1] * b + [1] * c + [0] * same, 1))
-    exact = stats.mcnemar_exact(b, c)
-    assert found.p_value == pytest.approx(exact.p_value, rel=1e-12)
-    assert found.mid_p == pytest.approx(exact.mid_p, rel=1e-12)
-    assert (found.n, found.note) == (exact.n, exact.note)
-
-
-@hypothesis_settings(max_examples=25)
-@given(DIFFERENCES, st.integers(0, 2**63))
-def test_neither_order_nor_exchange_changes_the_test(differences: list[float], seed: int) -> None:
-    found = stats.permutation_paired(differences, seed)
-    shuffled = list(differences)
-    random.Random(seed).shuffle(shuffled)
-    assert stats.permutation_paired(shuffled, seed) == found
-    assert stats.permutation_paired([-d for d in differences], seed) == found
-    assert 0 < paired_test(found).mid_p <= paired_test(found).p_value <= 1
+def test_without_a_standard_error_there_is_no_large_sample_test() -> None:
+    unknown = stats.paired_mean_interval([1.0, 1.0])
+    assert stats.large_sample_test(unknown) == unknown
+    assert stats.large_sample_test(stats.wilson(3, 9)) == CannotTell(why="there is no standard error")

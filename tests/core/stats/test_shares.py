@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
-from math import comb, sqrt
+from math import comb, log, sqrt
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
@@ -137,18 +138,6 @@ def test_wilson_equals_statsmodels_and_contains_the_point(right: int, wrong: int
     assert found.low < found.high
 
 
-@given(COUNTS, COUNTS)
-def test_the_noise_floor_is_the_share_of_flips(flips: int, same: int) -> None:
-    assert stats.noise_floor(flips, flips + same) == stats.wilson(flips, flips + same)
-
-
-def test_no_flips_in_148_do_not_mean_that_there_are_none() -> None:
-    found = stats.noise_floor(0, 148)
-    assert isinstance(found, Interval)
-    assert (found.point, found.low) == (0.0, 0.0)
-    assert found.high == pytest.approx(0.0253, abs=5e-5)
-
-
 # ---------------------------------------------------------------- Newcombe
 
 
@@ -219,47 +208,59 @@ def test_exchanging_the_sides_only_changes_the_signs(
     assert one.low <= one.point <= one.high
 
 
-# ---------------------------------------------------------------- non-inferiority
+# ---------------------------------------------------------------- Tango
 
 
-def verdict(cells: tuple[int, int, int, int], margin_share: float) -> NonInferiority:
-    both, only_a, only_b, neither = cells
-    return stats.non_inferior(
-        both=both, only_a=only_a, only_b=only_b, neither=neither, margin_share=margin_share
-    )
+def tango(both: int, only_a: int, only_b: int, neither: int) -> Interval:
+    found = stats.tango_paired(both=both, only_a=only_a, only_b=only_b, neither=neither)
+    assert isinstance(found, Interval)
+    return found
 
 
-def test_a_quant_that_loses_nothing_of_many_passes() -> None:
-    found = verdict((900, 10, 12, 78), 0.02)
-    assert (found.verdict, found.why, found.margin_share) == ("pass", "", 0.02)
-    assert isinstance(found.interval, Interval)
-    assert found.interval.low > -0.02
+def test_tango_gives_the_published_limits() -> None:
+    found = tango(1, 7, 1, 12)  # Fagerland, Lydersen & Laake 2014, doi 10.1002/sim.6148
+    assert (found.low, found.high) == pytest.approx((-0.517, -0.026), abs=5e-4)
+    assert (found.point, found.n, found.method) == (-6 / 21, 21, "tango")
 
 
-def test_a_quant_that_loses_a_lot_fails() -> None:
-    found = verdict((700, 200, 20, 80), 0.02)
-    assert (found.verdict, found.why) == ("fail", "")
+def test_tango_without_pairs_cannot_tell() -> None:
+    found = stats.tango_paired(both=0, only_a=0, only_b=0, neither=0)
+    assert found == CannotTell(why="there are no pairs")
 
 
-def test_a_quant_near_the_margin_is_undecided() -> None:
-    found = verdict((360, 8, 6, 26), 0.005)
-    assert (found.verdict, found.why) == ("undecided", "the interval holds the margin")
+def likeliest(only_a: int, only_b: int, n: int, difference: float) -> float:
+    """The share of "only A" under which the counts are likeliest, were the difference true; found by search."""
+
+    def cost(share: float) -> float:
+        shares = (share, share + difference, 1 - 2 * share - difference)
+        counts = (only_a, only_b, n - only_a - only_b)
+        return -sum(count * log(max(one, 1e-300)) for count, one in zip(counts, shares, strict=True) if count)
+
+    bounds = (max(0.0, -difference), (1 - difference) / 2)
+    return float(minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-12}).x)
 
 
-def test_nine_pairs_give_no_verdict_however_clear() -> None:
-    found = verdict((0, 9, 0, 0), 0.005)
-    assert found.verdict == "undecided"
-    assert found.why == "`9` independent pairs are too few for a verdict, which needs at least `10`"
-    assert verdict((0, 10, 0, 0), 0.005).verdict == "fail"
+@hypothesis_settings(max_examples=40)
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 200))
+def test_at_tangos_limits_the_score_test_is_just_not_rejected(only_a: int, only_b: int, same: int) -> None:
+    found, n = tango(same, only_a, only_b, 0), same + only_a + only_b
+    for end in (found.low, found.high):
+        share = likeliest(only_a, only_b, n, end)
+        z = (only_b - only_a - n * end) / sqrt(n * (2 * share + end - end * end))
+        assert abs(z) == pytest.approx(1.959964, abs=1e-3)
 
 
-def test_no_pairs_give_no_verdict() -> None:
-    assert verdict((0, 0, 0, 0), 0.005) == NonInferiority(
-        verdict="undecided",
-        margin_share=0.005,
-        interval=CannotTell(why="there are no pairs"),
-        why="there are no pairs",
-    )
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_tangos_interval_keeps_its_laws(both: int, only_a: int, only_b: int, neither: int) -> None:
+    if both + only_a + only_b + neither == 0:
+        return
+    one, other = tango(both, only_a, only_b, neither), tango(neither, only_b, only_a, both)
+    assert (one.point, one.low, one.high) == (-other.point, -other.high, -other.low)
+    assert -1 <= one.low <= one.point <= one.high <= 1
+    assert one.low < one.high
+
+
+# ---------------------------------------------------------------- verdicts
 
 
 def test_clusters_count_for_the_fewest_not_their_items() -> None:
@@ -280,17 +281,8 @@ def test_clusters_count_for_the_fewest_not_their_items() -> None:
 
 def test_a_margin_that_is_no_share_is_refused() -> None:
     with pytest.raises(InputError) as caught:
-        verdict((1, 1, 1, 1), 2.0)
+        stats.verdict_of(stats.wilson(1, 2), 2.0)
     assert str(caught.value) == "`margin_share` lies between 0 and 1: got `2.0`"
-
-
-@given(st.tuples(COUNTS, COUNTS, COUNTS, COUNTS), st.floats(0, 1), st.floats(0, 1))
-def test_a_wider_margin_never_turns_a_pass(
-    cells: tuple[int, int, int, int], one: float, other: float
-) -> None:
-    rank = {"fail": 0, "undecided": 1, "pass": 2}
-    narrow, wide = sorted((one, other))
-    assert rank[verdict(cells, narrow).verdict] <= rank[verdict(cells, wide).verdict]
 
 
 # ---------------------------------------------------------------- Holm
@@ -333,7 +325,7 @@ def test_answers_survive_json_strictly(both: int, only_a: int, only_b: int, neit
         stats.mcnemar_exact(only_a, only_b),
         stats.wilson(both, both + neither),
         stats.newcombe_paired(both=both, only_a=only_a, only_b=only_b, neither=neither),
-        verdict((both, only_a, only_b, neither), 0.01),
+        stats.verdict_of(tango(both, only_a, only_b, neither + 1), 0.01),
     ]
     written = msgspec.json.encode(answers)
     assert b"null" not in written

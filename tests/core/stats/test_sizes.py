@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from qlock.core import stats
-from qlock.core.stats import CannotTell, Detectable, PairsNeeded
+from qlock.core.stats import CannotTell, Detectable, DetectableMean, Interval, PairsNeeded
 from qlock.errors import InputError
 
 
@@ -80,14 +80,38 @@ def test_more_power_needs_a_larger_difference(n: int, discordant_share: float) -
             pass
 
 
+def test_the_detectable_mean_is_2_8_standard_errors() -> None:
+    mean = stats.paired_mean_interval([float(n) for n in range(30)])
+    assert isinstance(mean, Interval)
+    assert isinstance(mean.standard_error, float)
+    found = stats.detectable_mean(mean)
+    assert isinstance(found, DetectableMean)
+    assert found.difference == pytest.approx(2.801585 * mean.standard_error, rel=1e-6)
+    assert (found.n, found.power, found.alpha) == (30, 0.8, 0.05)
+
+
+def test_without_a_standard_error_no_mean_is_detectable() -> None:
+    unknown = stats.paired_mean_interval([1.0, 1.0])
+    assert stats.detectable_mean(unknown) == unknown
+    assert stats.detectable_mean(stats.wilson(3, 9)) == CannotTell(why="there is no standard error")
+    with pytest.raises(InputError) as caught:
+        stats.detectable_mean(unknown, power=1.0)
+    assert str(caught.value) == "`power` lies between 0 and 1, both excluded: got `1.0`"
+
+
 # ---------------------------------------------------------------- pairs to decide
 
 
 def needed(cells: tuple[int, int, int, int], margin_share: float) -> PairsNeeded | CannotTell:
     both, only_a, only_b, neither = cells
-    return stats.pairs_to_decide(
-        both=both, only_a=only_a, only_b=only_b, neither=neither, margin_share=margin_share
-    )
+    marks = stats.marks_of_counts(both=both, only_a=only_a, only_b=only_b, neither=neither)
+    return stats.pairs_to_decide(marks, margin_share=margin_share)
+
+
+def verdict(cells: tuple[int, int, int, int], margin_share: float) -> str:
+    both, only_a, only_b, neither = cells
+    marks = stats.marks_of_counts(both=both, only_a=only_a, only_b=only_b, neither=neither)
+    return stats.non_inferior(marks, margin_share=margin_share).verdict
 
 
 def test_a_decided_comparison_needs_no_more() -> None:
@@ -96,22 +120,28 @@ def test_a_decided_comparison_needs_no_more() -> None:
 
 def test_an_undecided_one_is_told_how_many_would_do() -> None:
     found = needed((360, 8, 6, 26), 0.01)
-    assert found == PairsNeeded(verdict="pass", pairs=5516, more=5116)
+    assert found == PairsNeeded(verdict="pass", pairs=5568, more=5168)
 
 
 def test_the_same_table_at_that_size_decides() -> None:
     found = needed((80, 4, 4, 12), 0.01)
     assert isinstance(found, PairsNeeded)
     times = -(-found.pairs // 100)
-    grown = stats.non_inferior(
-        both=80 * times, only_a=4 * times, only_b=4 * times, neither=12 * times, margin_share=0.01
-    )
-    assert grown.verdict == found.verdict == "pass"
+    assert verdict((80 * times, 4 * times, 4 * times, 12 * times), 0.01) == found.verdict == "pass"
     times = found.pairs // 100 - 1
-    smaller = stats.non_inferior(
-        both=80 * times, only_a=4 * times, only_b=4 * times, neither=12 * times, margin_share=0.01
-    )
-    assert smaller.verdict == "undecided"
+    assert verdict((80 * times, 4 * times, 4 * times, 12 * times), 0.01) == "undecided"
+
+
+def test_repeats_that_are_alike_are_needed_in_whole_items() -> None:
+    once = needed((80, 4, 4, 12), 0.01)
+    right_a = [1.0] * 84 + [0.0] * 16
+    right_b = [1.0] * 80 + [0.0] * 4 + [1.0] * 4 + [0.0] * 12
+    four = stats.paired_marks(right_a * 4, right_b * 4, [f"{item}" for item in range(100)] * 4)
+    often = stats.pairs_to_decide(four, margin_share=0.01)
+    assert isinstance(once, PairsNeeded)
+    assert isinstance(often, PairsNeeded)
+    assert often.pairs == pytest.approx(4 * once.pairs, rel=0.05)
+    assert often.more == often.pairs - 400
 
 
 def test_a_difference_at_the_margin_is_never_decided() -> None:
@@ -134,13 +164,11 @@ def test_needed_pairs_agree_with_the_verdict(
 ) -> None:
     n = both + only_a + only_b + neither
     found = needed((both, only_a, only_b, neither), margin_share)
-    now = stats.non_inferior(
-        both=both, only_a=only_a, only_b=only_b, neither=neither, margin_share=margin_share
-    )
+    now = verdict((both, only_a, only_b, neither), margin_share)
     match found:
         case PairsNeeded():
             assert found.pairs == n + found.more
-            assert (found.more == 0) == (now.verdict != "undecided")
+            assert (found.more == 0) == (now != "undecided")
             assert (found.verdict == "pass") == ((only_b - only_a) / n > -margin_share)
         case CannotTell():
-            assert now.verdict == "undecided"
+            assert now == "undecided"

@@ -89,12 +89,12 @@ def test_drawings_say_in_words_what_they_show() -> None:
     labels = [svg["aria-label"] for svg in Page(render(a_comparison())).all("svg")]
     assert len(labels) == 6
     assert labels[0] == (
-        "Differences in points; orders: +1.8 points (-5.2 to +8.8 points); "
-        "orders bank=north: +3.6 points (-7.3 to +14.6 points); "
-        "orders bank=south: 0.0 points (-9.8 to +9.8 points); "
-        "orders third=0: 0.0 points (-12.7 to +12.7 points); "
-        "orders third=1: +5.3 points (-8.8 to +19.5 points); "
-        "orders third=2: 0.0 points (-12.7 to +12.7 points)"
+        "Differences in points; orders: +1.8 points (-5.2 to +9.0 points); "
+        "orders bank=north: +3.6 points (-7.4 to +15.0 points); "
+        "orders bank=south: 0.0 points (-10.3 to +10.3 points); "
+        "orders third=0: 0.0 points (-13.4 to +13.4 points); "
+        "orders third=1: +5.3 points (-9.0 to +20.1 points); "
+        "orders third=2: 0.0 points (-13.4 to +13.4 points)"
     )
     assert labels[3] == ("Where answers part in orders; token 0: 1; token 1: 1; token 2–3: 13")
 

@@ -3,7 +3,7 @@ import pytest
 
 from qlock.core.compare import compare
 from qlock.core.comparison import Comparison
-from qlock.core.gates import Gate, MemorySeen, SpeedSeen
+from qlock.core.gates import Gate, MemorySeen, PairsSeen, SpeedSeen
 from qlock.core.rules import (
     AgreementShare,
     EndingShare,
@@ -91,7 +91,7 @@ def test_what_passes_a_gate_in_words(rule: GateSpec, words: str) -> None:
     "rule, b, words",
     [
         (NonInferior(suite="orders"), "r" * 38 + "ww", "-5.0 points (-16.5 to +4.5 points), 40 pairs"),
-        (NonInferior(suite="orders"), "h", "no interval, 1 pair"),
+        (NonInferior(suite="orders"), "h", "-50.0 points (-94.5 to +69.0 points), 1 pair"),
         (NoMoreErrors(suite="orders"), "r" * 38 + "ww", "2 errors against 0, 40 pairs"),
         (
             EndingShare(suite="orders"),
@@ -105,6 +105,13 @@ def test_what_passes_a_gate_in_words(rule: GateSpec, words: str) -> None:
 def test_what_was_seen_in_words(rule: ShareSpec, b: str, words: str) -> None:
     (gate,) = judged(b, rule).gate
     assert seen(gate) == words
+
+
+def test_a_difference_that_could_not_be_told_has_no_interval() -> None:
+    (gate,) = judged("r" * 40, NonInferior(suite="orders")).gate
+    assert isinstance(gate.seen, PairsSeen)
+    unknown = replace(gate.seen, difference=CannotTell(why="there are no pairs"))
+    assert seen(replace(gate, seen=unknown)) == "no interval, 40 pairs"
 
 
 def test_speeds_have_their_ratio_and_memory_says_of_what() -> None:

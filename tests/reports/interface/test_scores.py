@@ -50,16 +50,29 @@ def test_so_few_that_differ_that_no_test_could_see_it() -> None:
 def test_marks_and_what_they_would_have_shown() -> None:
     row, remarks = said("h" * 6 + "w" * 8 + "h" * 6, "r" * 6 + "w" * 8 + "w" * 6)
     assert row[:6] == ("orders", "mean mark", "20", "30.0 %", "30.0 %", "0.0 points")
-    assert remarks[1] == "20 independent pairs would probably have shown a difference of 0.2489"
+    assert remarks[1] == "20 pairs would probably have shown a difference of 25.6 points"
 
 
-def test_a_difference_without_spread_has_no_interval_and_says_why() -> None:
-    row, remarks = said("h" * 20, "r" * 20)
-    assert row[5:] == ("+50.0 points", "cannot tell", "<0.0001", "B is better")
+def test_what_needs_spread_is_not_told_without_it() -> None:
+    mine, other = a_reading([300.0] * 20), a_reading([301.0] * 20)
+    row, remarks = said(
+        a_side(sittings={"wikitext": (mine,)}), a_side(model="Q4_K_M", sittings={"wikitext": (other,)})
+    )
+    assert row[6:] == ("cannot tell", "<0.0001", "B is worse")
     assert (
         remarks[1]
-        == "there is no interval: all values are `0.5`, which does not show how far they could differ"
+        == "there is no interval: all values are `0.01`, which does not show how far they could differ"
     )
+
+
+def test_independent_pairs_are_told_where_costs_vary() -> None:
+    cost = [300.0 + 7 * (index % 5) for index in range(40)]
+    other = [one + (-1) ** index * (1 + index % 3) for index, one in enumerate(cost)]
+    _, remarks = said(
+        a_side(sittings={"wikitext": (a_reading(cost),)}),
+        a_side(model="Q4_K_M", sittings={"wikitext": (a_reading(other),)}),
+    )
+    assert remarks[1] == "40 independent pairs would probably have shown a difference of 0.0096"
 
 
 def test_text_is_shown_as_perplexity_with_its_ratio() -> None:
@@ -68,8 +81,8 @@ def test_text_is_shown_as_perplexity_with_its_ratio() -> None:
     a = a_side(sittings={"wikitext": (a_reading(reading),)})
     b = a_side(model="Q4_K_M", sittings={"wikitext": (a_reading(worse),)})
     row, remarks = said(a, b)
-    assert row == ("wikitext", "perplexity", "40", "23.1039", "23.6222", "x1.0224", "x1.0209 to x1.0240", "<0.0001", "B is worse")  # fmt: skip
-    assert remarks[1] == "+0.0222 nats a token (+0.0207 to +0.0237 nats); a lower perplexity is better"
+    assert row == ("wikitext", "perplexity", "40", "23.1039", "23.6222", "x1.0224", "x1.0208 to x1.0241", "<0.0001", "B is worse")  # fmt: skip
+    assert remarks[1] == "+0.0222 nats a token (+0.0206 to +0.0238 nats); a lower perplexity is better"
     row, _ = said(a, replace(a, lock=a.lock))
     assert row[5:] == ("x1.0000", "cannot tell", "1.0000", "no difference seen")
 

@@ -1,7 +1,7 @@
 import pytest
 
-from qlock.core.scores import LargeSample, Measure
-from qlock.core.stats import CannotTell, Interval, PairedTest
+from qlock.core.scores import Measure
+from qlock.core.stats import CannotTell, Interval, LargeSample, PairedTest
 from qlock.reports.interface.words import difference, interval_text, level, p_of, p_text
 
 
