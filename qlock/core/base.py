@@ -32,3 +32,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Finite = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1.7976931348623157e308)]
+"""A duration."""
+Token = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A token id: llama.cpp has them in 32 bits, and none below 0."""

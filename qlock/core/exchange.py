@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qlock.core.base import Base, Count, Finite, Positive, Share
+from qlock.core.base import Base, Count, Finite, Positive, Share, Token
 
 Ending = Literal["eos", "stop", "budget", "context", "error"]
 """Why a reply stopped: end-of-generation token, a stop rule, the token cap, the end of the context, a fault."""
@@ -46,7 +46,7 @@ class Complete(Base, frozen=True, kw_only=True, tag_field="kind", tag="complete"
 class Score(Base, frozen=True, kw_only=True, tag_field="kind", tag="score"):
     """Give the negative log-probability of each token from ``score_from`` on, given all before it."""
 
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     score_from: Positive
     """Index of the first token that is scored; at least 1."""
 
@@ -54,7 +54,7 @@ class Score(Base, frozen=True, kw_only=True, tag_field="kind", tag="score"):
 class Diverge(Base, frozen=True, kw_only=True, tag_field="kind", tag="diverge"):
     """Hold the point's prediction of each token from ``score_from`` on against the reference's, given all before it."""
 
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     score_from: Positive
     """Index of the first token that is scored; at least 1."""
     pieces: bool
@@ -76,7 +76,7 @@ class Completed(Base, frozen=True, kw_only=True, tag_field="kind", tag="complete
 
     text: str
     """The tokens' bytes joined, then decoded as UTF-8 (bytes that are no UTF-8 become U+FFFD)."""
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     ending: Ending
     prompt_tokens: Count
     why: str = ""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from qlock.core.base import Base, Count, Finite, Positive
+from qlock.core.base import Base, Count, Positive, Seconds
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest, blake3_of, digest_of, digest_of_each
 from qlock.core.exchange import Completed, Failed, Outcome, Reply, Scored
@@ -29,9 +29,9 @@ RECORD_VERSION = 1
 class Times(Base, frozen=True, kw_only=True):
     """Wall times of one item; rows share the engine, so times of items overlap."""
 
-    prefill_s: Finite
-    decode_s: Finite
-    lap_s: Finite | UnsetType = UNSET
+    prefill_s: Seconds
+    decode_s: Seconds
+    lap_s: Seconds | UnsetType = UNSET
     """Since the row before was finished, or since the asking began. All laps of a job add up to the time in which an
     engine was there to answer it. Unset where nobody looked at a clock."""
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from qlock.core import stats
-from qlock.core.base import Base, Finite, Positive
+from qlock.core.base import Base, Positive, Seconds
 from qlock.core.record import Row, tokens_of
 from qlock.core.sides import Sitting
 from qlock.core.stats import CannotTell, Interval
@@ -28,7 +28,7 @@ class Speed(Base, frozen=True, kw_only=True, tag_field="kind", tag="speed"):
     """Of one point in one suite, all repeats together."""
 
     tokens: Positive
-    answering_s: Finite
+    answering_s: Seconds
     """Seconds of an engine: shards that ran side by side are added up."""
 
     @property

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from qlock.core.base import Base, Positive
+from qlock.core.base import Base, Positive, Token
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest
 from qlock.core.escape import for_message
@@ -24,8 +24,6 @@ from qlock.core.facts import Setting
 from qlock.errors import InputError
 
 TRACES_VERSION = 1
-
-Token = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Header(Base, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from qlock.core.base import Base, Count, Finite, Share
+from qlock.core.base import Base, Count, Finite, Seconds, Share, Token
 from qlock.core.exchange import Ending
 from qlock.core.facts import Buffer, ProbeRow, ReadBack, Setting
 from qlock.world.interface import MappedFile
@@ -111,7 +111,7 @@ class Generate(Base, frozen=True, kw_only=True, tag_field="kind", tag="generate"
     """Continue token ids."""
 
     id: str
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     sampling: Sampling
     logprobs: bool
     """Whether to give the natural log-probability of each chosen token before any sampler."""
@@ -123,7 +123,7 @@ class Measure(Base, frozen=True, kw_only=True, tag_field="kind", tag="measure"):
     """Score given token ids from ``score_from`` on; at most ``context_tokens`` of them."""
 
     id: str
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     score_from: Count
 
 
@@ -131,7 +131,7 @@ class Contrast(Base, frozen=True, kw_only=True, tag_field="kind", tag="contrast"
     """Hold the loaded point against the reference that ``Engine.refer`` named, from ``score_from`` on."""
 
     id: str
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     score_from: Count
     pieces: bool
     """Whether to give the text of each scored token."""
@@ -141,7 +141,7 @@ class Keep(Base, frozen=True, kw_only=True, tag_field="kind", tag="keep"):
     """Write the loaded point's log-probabilities of given token ids into a file of kept ones, as part ``part``."""
 
     id: str
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     score_from: Count
     path: str
     part: Count
@@ -157,7 +157,7 @@ class Generated(Base, frozen=True, kw_only=True, tag_field="kind", tag="generate
     """A finished continuation."""
 
     id: str
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     """What was generated, without the end token; with ``stop``, up to the token that completed the stop text."""
     text: str
     """Bytes of the tokens joined, decoded as UTF-8 with U+FFFD for what is none; cut before a stop text."""
@@ -167,8 +167,8 @@ class Generated(Base, frozen=True, kw_only=True, tag_field="kind", tag="generate
     """Empty unless asked for."""
     logits_digest: str
     """Empty unless asked for."""
-    prefill_s: Finite
-    decode_s: Finite
+    prefill_s: Seconds
+    decode_s: Seconds
     """Wall time from the first decode to the last; rows share the engine, so times of items overlap."""
 
 
@@ -177,7 +177,7 @@ class Measured(Base, frozen=True, kw_only=True, tag_field="kind", tag="measured"
 
     id: str
     nats: tuple[Finite, ...]
-    elapsed_s: Finite
+    elapsed_s: Seconds
 
 
 class Contrasted(Base, frozen=True, kw_only=True, tag_field="kind", tag="contrasted"):
@@ -190,7 +190,7 @@ class Contrasted(Base, frozen=True, kw_only=True, tag_field="kind", tag="contras
     reverse_kld_nats: tuple[Finite, ...]
     same_top: tuple[bool, ...]
     pieces: tuple[str, ...]
-    elapsed_s: Finite
+    elapsed_s: Seconds
 
 
 class Kept(Base, frozen=True, kw_only=True, tag_field="kind", tag="kept"):
@@ -201,7 +201,7 @@ class Kept(Base, frozen=True, kw_only=True, tag_field="kind", tag="kept"):
     """As ``Measured`` gives them, of the same decode."""
     blake3: str
     """Of the bytes that were written."""
-    elapsed_s: Finite
+    elapsed_s: Seconds
 
 
 class Broken(Base, frozen=True, kw_only=True, tag_field="kind", tag="broken"):

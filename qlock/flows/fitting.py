@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from qlock.core.base import Base
 from qlock.core.exchange import (
     Call,
@@ -97,12 +99,15 @@ def misfits(lock: Lock, job: Job, record: Record, items: tuple[Item, ...] | None
     kind = suite_kind(suite.kind)
     params = params_of(kind, suite, where=f"suite.{suite.name}")
     by_id = {item.id: item for item in items[job.places]}
+    read_back = next(pin for pin in lock.point if pin.name == job.point).read_back
     for row in record.rows:
         item = by_id.get(row.item)
         if item is None:
             yield Misfit(what="item", expected="one that was asked", found=row.item)
             continue
         yield from _row_misfits(row, item)
+        if read_back is not UNSET:
+            yield from _token_misfits(row, vocab_tokens=read_back.vocab_tokens)
         if is_done(row):
             said = _reply_misfit(kind.ask(item, params), row.replies)
             if said:
@@ -117,6 +122,19 @@ def _row_misfits(row: Row, item: Item) -> Iterator[Misfit]:
         yield Misfit(what=f"{row.item}.item_digest", expected=digest, found=row.item_digest)
     if row.slices != item.slices:
         yield Misfit(what=f"{row.item}.slices", expected=str(item.slices), found=str(row.slices))
+
+
+def _token_misfits(row: Row, *, vocab_tokens: int) -> Iterator[Misfit]:
+    for reply in row.replies:
+        match reply:
+            case Completed(tokens=tokens) if max(tokens, default=0) >= vocab_tokens:
+                yield Misfit(
+                    what=f"{row.item}.tokens",
+                    expected=f"ids below the vocabulary's {vocab_tokens}",
+                    found=str(max(tokens)),
+                )
+            case _:
+                pass
 
 
 def _reply_misfit(play: Play, replies: tuple[Reply, ...]) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base, Positive
+from qlock.core.base import Base, Positive, Token
 from qlock.core.exchange import (
     Called,
     Completed,
@@ -80,7 +80,7 @@ class Params(Base, frozen=True, kw_only=True):
 class Body(Base, frozen=True, kw_only=True):
     """What an item's ``body`` holds."""
 
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
     score_from: Positive
 
 

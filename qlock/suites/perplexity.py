@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base, Positive
+from qlock.core.base import Base, Positive, Token
 from qlock.core.exchange import Called, Completed, Diverged, Failed, Nats, Outcome, Score, Scored, Ungraded
 from qlock.core.rules import Rule
 from qlock.core.windows import DEFAULT_WINDOW_TOKENS, score_from, window_name, windows
@@ -43,7 +43,7 @@ class Params(Base, frozen=True, kw_only=True):
 class Body(Base, frozen=True, kw_only=True):
     """What an item's ``body`` holds."""
 
-    tokens: tuple[int, ...]
+    tokens: tuple[Token, ...]
 
 
 def items(data: Data, params: Params, tokens_of: TokensOf) -> tuple[Item, ...]:

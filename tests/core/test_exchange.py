@@ -43,6 +43,7 @@ def test_a_reply_in_its_file() -> None:
         ),
         (b'{"kind":"scored","nats":[1.5,null]}', "x: nats[1]: got null, expected a number"),
         (b'{"kind":"scored","nats":[1e999]}', "x: nats[0]: number out of range"),
+        (b'{"kind":"completed","tokens":[0,-1]}', "x: tokens[1]: got `-1`, expected an integer >= 0"),
         (b'{"kind":"completed","prompt_tokens":-1}', "x: prompt_tokens: got `-1`, expected an integer >= 0"),
     ],
 )

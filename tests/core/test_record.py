@@ -156,6 +156,14 @@ def test_a_line_that_is_too_deep_is_refused() -> None:
             "x.jsonl: line 2: segment: got `-1`, expected an integer >= 0",
         ),
         (
+            [a_record().header, a_row(times=Times(prefill_s=0.0, decode_s=-1e-3))],
+            "x.jsonl: line 2: times.decode_s: got `-0.001`, expected a number >= 0.0",
+        ),
+        (
+            [a_record().header, a_row(replies=(msgspec.structs.replace(answer("a"), tokens=(2**31,)),))],
+            "x.jsonl: line 2: replies[0].tokens[0]: got `2147483648`, expected an integer <= 2147483647",
+        ),
+        (
             [msgspec.structs.replace(a_record().header, repeat=0)],
             "x.jsonl: line 1: repeat: got `0`, expected an integer >= 1",
         ),

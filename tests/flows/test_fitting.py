@@ -97,6 +97,10 @@ def of_row(**changes: object) -> Callable[[Header, list[Row]], tuple[Header, lis
             "q00.replies: got `2 replies to 1 requests`, expected `what the suite asks for`",
         ),
         (
+            of_row(replies=(msgspec.structs.replace(ANSWER, tokens=(7, 258)),)),
+            "q00.tokens: got `258`, expected `ids below the vocabulary's 258`",
+        ),
+        (
             of_row(replies=(Scored(nats=(1.0,)),)),
             "q00.replies: got `another reply at 1`, expected `what the suite asks for`",
         ),
