@@ -68,8 +68,8 @@ class RecipeDifference(Base, frozen=True, kw_only=True):
         """Whether both models have the same tensors in the same types and shapes."""
         return not (self.changed or self.reshaped or self.only_in_a or self.only_in_b)
 
-    def sentence(self) -> str:
-        """One line for people: ``212 of 310 tensors have another type, 1 is only in A``."""
+    def sentence(self, a: str = "A", b: str = "B") -> str:
+        """One line for people: ``212 of 310 tensors have another type, 1 is only in A``; ``a`` and ``b`` name the sides."""
         if self.same:
             return f"the same recipe in all {_tensors(self.tensors_in_both)}"
         parts = []
@@ -79,7 +79,7 @@ class RecipeDifference(Base, frozen=True, kw_only=True):
         if self.reshaped:
             have = "has" if len(self.reshaped) == 1 else "have"
             parts.append(f"{len(self.reshaped)} of {_tensors(self.tensors_in_both)} {have} another shape")
-        for side, names in (("A", self.only_in_a), ("B", self.only_in_b)):
+        for side, names in ((a, self.only_in_a), (b, self.only_in_b)):
             if names:
                 parts.append(f"{len(names)} {'is' if len(names) == 1 else 'are'} only in {side}")
         return ", ".join(parts)

@@ -17,6 +17,7 @@ from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
 from qlock.core.facts import Device, Engine
 from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin, unset_pins
+from qlock.core.recipe import RecipeDifference
 from qlock.flows.keeping import Kept
 from qlock.flows.pinning import fallen_back
 
@@ -123,14 +124,18 @@ def _changed_point(kept: Kept, after: PointPin) -> list[str]:
     ]
 
 
-def model_why(before: ModelPin, after: ModelPin) -> str:
+def model_why(before: ModelPin, after: ModelPin, recipes: RecipeDifference | None = None) -> str:
     """Which parts of a model differ, and which are identical.
 
-    Where the weights of one side were never here, its recipe stands for its tensors.
+    Where the weights of one side were never here, its recipe stands for its tensors: tensor by tensor where ``recipes``
+    are at hand, else by the totals of each type, which is all that a lock holds.
     """
     tensors = (before.tensors_digest, after.tensors_digest)
-    recipe = _recipe_why(before, after)
-    parts = {"recipe": bool(recipe)} if UNSET in tensors else {"tensors": tensors[0] != tensors[1]}
+    if recipes is None:
+        kind, recipe = "recipe by type", _recipe_why(before, after)
+    else:
+        kind, recipe = "recipe", "" if recipes.same else recipes.sentence("the pinned file", "the new one")
+    parts = {kind: bool(recipe)} if UNSET in tensors else {"tensors": tensors[0] != tensors[1]}
     parts |= {
         "tokenizer": before.tokenizer_digest != after.tokenizer_digest,
         "template": before.template_digest != after.template_digest,

@@ -86,9 +86,7 @@ def gather(world: World, models: tuple[ModelSpec, ...], order: Order) -> tuple[W
     for model in models:
         match parse_source(model.source):
             case FileSource() | WheelSource():
-                paths = shards(locate(world, model.source, base=order.base))
-                order.tell(_reading(model.name, paths))
-                found[model.name] = weigh(world, model, paths, rehash=order.rehash)
+                found[model.name] = _here(world, model, order)
             case HubSource() | UrlSource() as source:
                 requested = _requested(model)
                 pinned = None if model.name in order.moving else _kept(order.old, model, requested)
@@ -100,6 +98,15 @@ def gather(world: World, models: tuple[ModelSpec, ...], order: Order) -> tuple[W
     asked = at_once(lambda wish: _asked(world, wish, listings, order.vocabularies), wishes)
     found |= {weighed.pin.name: weighed for weighed in asked}
     return tuple(_with_weights(world, found[model.name], order) for model in models)
+
+
+def _here(world: World, model: ModelSpec, order: Order) -> Weighed:
+    try:
+        paths = shards(locate(world, model.source, base=order.base))
+    except QlockError as error:
+        raise error.within(f"model.{model.name}") from None
+    order.tell(_reading(model.name, paths))
+    return weigh(world, model, paths, rehash=order.rehash)
 
 
 def _reading(name: str, paths: tuple[Path, ...]) -> str:

@@ -21,6 +21,7 @@ from qlock.errors import AbsentError, InputError
 from qlock.world.interface import Snapshot, World
 
 _MOST_FOLDERS = 20_000
+_MOST_NAMED = 8
 
 
 def locate(world: World, source: str, *, base: Path) -> Path:
@@ -79,8 +80,20 @@ def shards(path: Path) -> tuple[Path, ...]:
     """The file itself, or all shards of the split model that it is a part of, in order.
 
     NOTE: symbolic links are kept as they are: resolved, the shards of a Hub cache would lose their names.
+
+    Raises:
+        AbsentError: Some of the shards are not there; all of them are named.
     """
-    return tuple(path.with_name(name) for name in shard_names(path.name))
+    paths = tuple(path.with_name(name) for name in shard_names(path.name))
+    absent = [one.name for one in paths if not os.path.lexists(one)]
+    if 0 < len(absent) < len(paths):
+        named = ", ".join(f"`{for_message(name)}`" for name in absent[:_MOST_NAMED])
+        more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
+        raise AbsentError(
+            f"`{for_message(path.name)}` lacks {len(absent)} of {len(paths)} shards: {named}{more}",
+            hint="put them beside it",
+        )
+    return paths
 
 
 class Places:

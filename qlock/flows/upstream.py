@@ -13,14 +13,16 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import Base
 from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
+from qlock.core.gguf import Header
 from qlock.core.lock import Lock, ModelPin
+from qlock.core.recipe import RecipeDifference, recipe_difference
 from qlock.core.source import HubSource, parse_source
 from qlock.core.spec import ModelSpec
 from qlock.errors import AbsentError, InputError, QlockError
-from qlock.flows.headers import at_once, headers_at
+from qlock.flows.headers import at_once, header_at, headers_at
 from qlock.flows.moving import model_why
 from qlock.flows.places import snapshot_of
-from qlock.flows.weighing import Origin, outline
+from qlock.flows.weighing import Origin, is_header_of, outline
 from qlock.world.interface import HubChange, HubFile, Missing, RepositoryKind, World
 
 MOST_TOLD = 3
@@ -159,7 +161,22 @@ def _difference(world: World, model: ModelPin, source: HubSource, change: HubCha
         after = outline(spec, headers, files, origin=Origin(requested=model.requested)).pin
     except QlockError as error:
         return f"its header cannot be compared: {error.message}"
-    return model_why(model, after)
+    return model_why(model, after, _recipes(world, model, source, headers))
+
+
+def _recipes(
+    world: World, model: ModelPin, source: HubSource, now: tuple[Header, ...]
+) -> RecipeDifference | None:
+    """The recipe that was pinned against the one of now, tensor by tensor; ``None`` where the old header is gone."""
+    snapshot = snapshot_of(source, model.revision)
+    try:
+        before = at_once(lambda file: header_at(world.hub, snapshot, file.name, file.size_bytes), model.file)
+    except QlockError:
+        return None
+    if not is_header_of(before[0], model):
+        return None
+    tensors = [[tensor for header in headers for tensor in header.tensors] for headers in (before, now)]
+    return recipe_difference(*tensors)
 
 
 def _held(old: Lock, new: Lock) -> dict[_Branch, list[_Held]]:

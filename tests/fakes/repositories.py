@@ -82,9 +82,8 @@ class Repository:
         new = {
             path: content(data) if isinstance(data, bytes) else data for path, data in sorted(files.items())
         }
-        self.commits.append(
-            Commit(files=old | new, title=title, number=len(self.commits), repository=self.name)
-        )
+        number = self.commits[-1].number + 1 if self.commits else 0
+        self.commits.append(Commit(files=old | new, title=title, number=number, repository=self.name))
         return self.commits[-1].id
 
     def remove(self, path: str, title: str = "Delete") -> str:

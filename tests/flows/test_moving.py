@@ -4,8 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from qlock.core.lock import Lock, ModelPin, SuitePin
+from qlock.core.recipe import RecipeDifference, TypeChange
 from qlock.flows.keeping import Kept
 from qlock.flows.moving import Move, model_why, moves, point_moves, text_difference
 from qlock.flows.pinning import fallen_back
@@ -71,6 +73,23 @@ def test_a_model_with_other_bytes_moved() -> None:
 def test_which_part_of_a_model_moved_is_said(changes: dict[str, Any], why: str) -> None:
     before: ModelPin = a_model()
     assert model_why(before, msgspec.structs.replace(before, **changes)) == why
+
+
+def test_without_weights_the_totals_of_each_type_stand_for_the_recipe_unless_it_is_known() -> None:
+    before = msgspec.structs.replace(a_model(), tensors_digest=UNSET)
+    not_compared = "the bytes of the tensors were not compared"
+    assert model_why(before, before) == (
+        f"recipe by type, tokenizer, template, metadata identical; {not_compared}"
+    )
+    same = RecipeDifference(tensors_in_both=3, changed=(), reshaped=(), only_in_a=(), only_in_b=())
+    assert model_why(before, before, same) == (
+        f"recipe, tokenizer, template, metadata identical; {not_compared}"
+    )
+    changed = (TypeChange(tensor="t", type_a="Q4_K", type_b="Q6_K"),)
+    differs = msgspec.structs.replace(same, changed=changed)
+    assert model_why(before, before, differs) == (
+        "recipe differs; tokenizer, template, metadata identical; 1 of 3 tensors has another type"
+    )
 
 
 def test_a_suite_moves_by_its_file_and_by_its_versions() -> None:

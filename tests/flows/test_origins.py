@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -129,6 +132,27 @@ def test_a_file_that_is_not_in_lfs_is_fetched_since_nobody_publishes_its_digest(
     assert lock.model[0].file[0].sha256 == f"sha256:{hashlib.sha256(small).hexdigest()}"
     assert lock.point[0].repeatable == "bitwise"
     assert until(lock, "fetch") == {}
+
+
+@pytest.mark.parametrize("flock", ["missing", "for everybody"])
+def test_two_resolves_at_once_both_end_with_the_right_file(
+    project: Project, stub: FakeHub, monkeypatch: pytest.MonkeyPatch, flock: str
+) -> None:
+    def broken(*_: object) -> None:
+        if flock == "missing":
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", broken)
+    small = tiny_gguf(1)
+    stub.repository("o/m").commit({"m-Q4_K_M.gguf": small})
+    stub.trouble.delay_s = 0.05
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(project.resolve) for _ in range(2)]
+        first, second = (one.result() for one in found)
+    assert first.data == second.data
+    (name,) = {Path(path) for path in (project.path.parent / "hf").rglob("m-Q4_K_M.gguf")}
+    assert name.read_bytes() == small
+    assert list((project.path.parent / "hf").rglob("*.incomplete")) == []
 
 
 def test_split_models_are_pinned_shard_by_shard(project: Project, stub: FakeHub) -> None:

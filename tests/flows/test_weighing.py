@@ -104,8 +104,16 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     project = Project(tmp_path)
     names = with_shards(project, "models")
     (project.path / "models" / names[1]).unlink()
-    message, _ = refusal(project, AbsentError)
-    assert message == f"model.S: model `{project.path}/models/{names[1]}` is not there"
+    assert refusal(project, AbsentError) == (
+        f"model.S: `{names[0]}` lacks 1 of 3 shards: `{names[1]}`",
+        "put them beside it",
+    )
+    (project.path / "models" / names[0]).unlink()
+    project.models["S"] = f"file:models/{names[2]}"
+    project.write_spec()
+    assert refusal(project, AbsentError)[0] == (
+        f"model.S: `{names[2]}` lacks 2 of 3 shards: `{names[0]}`, `{names[1]}`"
+    )
 
 
 def test_shards_behind_the_links_of_a_hub_cache_keep_their_names(tmp_path: Path) -> None:
@@ -132,7 +140,7 @@ def test_links_that_lead_nowhere_or_round_and_what_is_no_file_are_refused_at_onc
         return refusal(project, kind)[0]
 
     path.unlink()
-    assert fault(AbsentError) == "no file at `models/a.gguf`, looked from the folder of the project"
+    assert fault(AbsentError) == "model.A: no file at `models/a.gguf`, looked from the folder of the project"
     path.symlink_to("nowhere.gguf")
     assert fault(AbsentError) == f"model.A: model {at} is not there"
     path.unlink()
