@@ -129,6 +129,7 @@ def _run(means: Means, line: Line) -> Answer:
         ask_until_s=None if limit is None else limit.ask_until_s,
         scratch=None if line.scratch is None else _scratch_asked(world, line.scratch),
         engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
+        tell=lambda told: means.talk.say("note", told),
     )
     _say_forced(means.talk, line.allow)
     if not (line.task or line.repeat_lock):

@@ -18,6 +18,7 @@ from qlock.core.slices import slices_meant
 from qlock.errors import InputError
 from qlock.flows.kinds import items_of, params_of, suite_kind
 from qlock.flows.proving import Exam
+from qlock.suites.interface import Item
 
 _MOST_NAMES = 10
 
@@ -51,13 +52,17 @@ def _check_rule(gate: ShareSpec | SpeedAtLeast, exam: Exam) -> None:
         ).within(f"gate.{gate.suite}.rule")
 
 
-def _slices(exam: Exam) -> frozenset[str]:
-    """Every slice of the items that are asked, as ``NAME=VALUE``."""
+def items_asked(exam: Exam) -> tuple[Item, ...]:
+    """The items that are asked, as far as they do not depend on a vocabulary."""
     kind = suite_kind(exam.pin.kind)
     params = params_of(kind, exam.pin, where=f"suite.{exam.pin.name}")
     items = items_of(kind, params, exam.pin, exam.data, _as_bytes)
-    limit = len(items) if exam.pin.items_limit is UNSET else exam.pin.items_limit
-    return frozenset(f"{name}={value}" for item in items[:limit] for name, value in item.slices.items())
+    return items[: len(items) if exam.pin.items_limit is UNSET else exam.pin.items_limit]
+
+
+def _slices(exam: Exam) -> frozenset[str]:
+    """Every slice of the items that are asked, as ``NAME=VALUE``."""
+    return frozenset(f"{name}={value}" for item in items_asked(exam) for name, value in item.slices.items())
 
 
 def _as_bytes(text: str) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
 from qlock.flows.bench import Bench
 from qlock.flows.device import Here, asked_device, opener
+from qlock.flows.foreseen import items_too_few
 from qlock.flows.gated import check_gates
 from qlock.flows.keeping import Ground, Kept, what_holds
 from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
@@ -138,6 +139,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         moves=moved or _unasked(old, kept, lock, asked),
         notes=(
             *proofs.notes,
+            *items_too_few(spec.gate, exams),
             *([UNLOOKED] if moved and asked.prove else []),
             *(() if old is None else upstream_notes(world, old, lock)),
         ),

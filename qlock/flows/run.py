@@ -28,6 +28,7 @@ from qlock.errors import EngineError, QlockError
 from qlock.flows.anchors import AnchorCheck, Anchors
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.copies import copied
+from qlock.flows.foreseen import foreseen
 from qlock.flows.grading import TrialFailure
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.libraries import Libraries
@@ -80,6 +81,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of the engine's libraries, where it is not as the spec beside the lock says; the lock pins the files."""
     scratch: Path | None = None
     """Folder of a disk of this machine's own that models are copied to before they are loaded."""
+    tell: Callable[[str], None] = lambda _: None
+    """Told of what is known before anything is measured."""
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +140,8 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
         before = _done_before(world, folder, lock, todo)
         if before is not None:
             return before
+        for told in foreseen(world, lock, sight.exams, runs):
+            asked.tell(told)
         with copied(world, lock, sight, asked.scratch) as sight:
             scene = _Scene(
                 world=world,

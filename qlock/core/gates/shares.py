@@ -72,7 +72,7 @@ def judge(
             found = _ending_share(rule, pairs, lost)
         case AgreementShare():
             found = _agreement_share(rule, pairs, lost, same_tokenizer=same_tokenizer)
-    answer = _beside_noise(rule, found, _noise(rule, again, same_tokenizer=same_tokenizer))
+    answer = _beside_noise(rule, found, noise_share(rule, again, same_tokenizer=same_tokenizer))
     return gate(rule, answer.verdict, answer.why, answer.seen)
 
 
@@ -238,7 +238,9 @@ def _by_marks(rule: ShareSpec, marks: PairedMarks, lost: int) -> _Decided:
     )
 
 
-def _noise(rule: ShareSpec, again: Sequence[Pairing], *, same_tokenizer: bool) -> float | CannotTell:
+def noise_share(
+    rule: ShareSpec, again: Sequence[Pairing], *, same_tokenizer: bool = True
+) -> float | CannotTell:
     """The largest share of pairs that count otherwise in another run of one point."""
     shares = []
     for pairing in again:

@@ -52,7 +52,12 @@ from qlock.core.stats.shares import (
     verdict_of,
     wilson,
 )
-from qlock.core.stats.sizes import detectable_mean, pairs_to_decide, smallest_detectable_difference
+from qlock.core.stats.sizes import (
+    detectable_mean,
+    fewest_to_pass,
+    pairs_to_decide,
+    smallest_detectable_difference,
+)
 
 __all__ = [
     "FEWEST_PAIRS",
@@ -68,6 +73,7 @@ __all__ = [
     "bootstrap_paired",
     "cluster_mean",
     "detectable_mean",
+    "fewest_to_pass",
     "holm",
     "large_sample_test",
     "marks_of_counts",

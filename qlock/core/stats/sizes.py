@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from qlock.core.base import Positive
 from qlock.core.stats.interface import (
     FEWEST_PAIRS,
     CannotTell,
@@ -64,6 +65,22 @@ def pairs_to_decide(
     verdict = verdict_at(enough)
     assert verdict is not None
     return PairsNeeded(verdict=verdict, pairs=enough, more=enough - n)
+
+
+def fewest_to_pass(margin_share: float, *, level: float = 0.95) -> Positive | CannotTell:
+    """The number of independent items from which on ``non_inferior`` can pass where no pair differs.
+
+    Without any difference the low end of the interval is −z²/(n + z²), for Newcombe, Tango and Wilson alike; it lies above
+    −m from n > z²·(1 − m)/m on. Cannot tell for a margin of 0: then no number of items would do.
+    """
+    if not 0 <= margin_share <= 1:
+        raise InputError(f"`margin_share` lies between 0 and 1: got `{margin_share}`")
+    if margin_share == 0:
+        return CannotTell(why="with a margin of 0 only a better side passes")
+    bound = quantile_of_level(level) ** 2 * (1 - margin_share) / margin_share
+    if bound > _MOST_PAIRS:
+        return CannotTell(why=f"the margin `{margin_share:g}` is too small for any number of items")
+    return max(int(bound) + 1, FEWEST_PAIRS)
 
 
 def smallest_detectable_difference(

@@ -99,6 +99,27 @@ def test_without_a_standard_error_no_mean_is_detectable() -> None:
     assert str(caught.value) == "`power` lies between 0 and 1, both excluded: got `1.0`"
 
 
+# ---------------------------------------------------------------- fewest to pass
+
+
+@pytest.mark.parametrize(
+    "margin_share, fewest", [(0.005, 765), (0.02, 189), (0.05, 73), (0.1, 35), (0.4, 10), (1.0, 10)]
+)
+def test_so_many_items_pass_where_nothing_differs(margin_share: float, fewest: int) -> None:
+    assert stats.fewest_to_pass(margin_share) == fewest
+    assert verdict((fewest, 0, 0, 0), margin_share) == "pass"
+    assert verdict((fewest - 1, 0, 0, 0), margin_share) == "undecided"
+
+
+def test_a_margin_of_nothing_is_passed_by_no_number_of_items() -> None:
+    assert stats.fewest_to_pass(0.0) == CannotTell(why="with a margin of 0 only a better side passes")
+    why = "the margin `1e-12` is too small for any number of items"
+    assert stats.fewest_to_pass(1e-12) == CannotTell(why=why)
+    with pytest.raises(InputError) as caught:
+        stats.fewest_to_pass(1.5)
+    assert str(caught.value) == "`margin_share` lies between 0 and 1: got `1.5`"
+
+
 # ---------------------------------------------------------------- pairs to decide
 
 
