@@ -13,15 +13,18 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from qlock.core.canaries import CANARIES
 from qlock.core.digest import blake3_of
 from qlock.core.exchange import Ending
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.core.gguf import Header, read_header
+from qlock.core.kept_logits import encoded
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -31,6 +34,7 @@ from qlock.engines.interface import (
     Generate,
     Generated,
     Keep,
+    Kept,
     KeptFile,
     Load,
     Measure,
@@ -38,6 +42,7 @@ from qlock.engines.interface import (
     Vocabulary,
     Work,
 )
+from qlock.engines.llama_cpp_python.kept import KeptFileError, Parts
 from qlock.errors import EngineError
 from qlock.world.interface import MappedFile
 
@@ -137,7 +142,8 @@ class FakeEngine:
         self._devices = devices
         self._under_way: dict[str, Work] = {}
         self._model = b""
-        self._reference = b""
+        self._reference: bytes | str = b""
+        """The model that is held against, or the path of a kept file; empty before one is named."""
         self._name = ""
         self._read_back: ReadBack | None = None
         self._mapped: tuple[MappedFile, ...] = ()
@@ -166,7 +172,12 @@ class FakeEngine:
                 return self._seen(reference)
             case KeptFile(path=path):
                 self._script.references.append(Path(path).name)
-                raise EngineError("this fake keeps no files")
+                try:
+                    with closing(Parts(path)):
+                        self._reference = path
+                except KeptFileError as error:
+                    raise EngineError(str(error)) from error
+                return None
 
     def _seen(self, load: Load) -> ReadBack:
         setting = load.setting
@@ -304,7 +315,7 @@ class FakeEngine:
             case Contrast(), _:
                 return self._contrasted(work)
             case Keep(), _:
-                return Broken(id=work.id, why="this fake keeps no files")
+                return self._kept(work)
             case Generate(), text:
                 return self._generated(work, text)
 
@@ -312,7 +323,9 @@ class FakeEngine:
         """Zero where both are the same model; otherwise something that grows with how far the costs lie apart."""
         if not self._reference:
             return Broken(id=work.id, why="no reference was named")
-        nats, reference_nats = self._nats(work, self._model), self._nats(work, self._reference)
+        nats, reference_nats = self._nats(work, self._model), self._reference_nats(work)
+        if not reference_nats:
+            return Broken(id=work.id, why="the kept file has no part of these tokens")
         apart = [abs(a - b) for a, b in zip(nats, reference_nats, strict=True)]
         return Contrasted(
             id=work.id,
@@ -325,7 +338,36 @@ class FakeEngine:
             elapsed_s=0.5,
         )
 
-    def _nats(self, work: Measure | Contrast, model: bytes) -> tuple[float, ...]:
+    def _reference_nats(self, work: Contrast) -> tuple[float, ...]:
+        match self._reference:
+            case bytes() as model:
+                return self._nats(work, model)
+            case path:
+                with closing(Parts(path)) as parts:
+                    part = parts.part_of(work.tokens, bos_token=BOS)
+                    if part is None:
+                        return ()
+                    rows = parts.rows(part, 0, parts.layout.rows).log_probabilities()
+                scored = work.tokens[work.score_from :]
+                return tuple(-float(row[token]) for row, token in zip(rows, scored, strict=True))
+
+    def _kept(self, work: Keep) -> Kept | Broken:
+        """Rows in which the scored token has its cost, and all others are equal."""
+        nats = self._nats(work, self._model)
+        logits = np.zeros((len(nats), VOCAB_TOKENS), dtype=np.float32)
+        for row, token, cost in zip(logits, work.tokens[work.score_from :], nats, strict=True):
+            row[:] = np.log(-np.expm1(-cost) / (VOCAB_TOKENS - 1))
+            row[token] = -cost
+        try:
+            with closing(Parts(work.path, is_writable=True)) as parts:
+                if not parts.is_of(work.part, work.tokens, bos_token=BOS):
+                    return Broken(id=work.id, why=f"part `{work.part}` of the kept file is of other tokens")
+                digest = parts.write(work.part, [encoded(logits)])
+        except KeptFileError as error:
+            return Broken(id=work.id, why=str(error))
+        return Kept(id=work.id, nats=nats, blake3=digest, elapsed_s=0.5)
+
+    def _nats(self, work: Measure | Contrast | Keep, model: bytes) -> tuple[float, ...]:
         """Costs around the script's mean that depend on the model and on all tokens before."""
         before = hashlib.sha256(model + self._script.salt.encode())
         costs = []

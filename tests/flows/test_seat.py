@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from qlock.engines.interface import Engine, Load, Measure
+from qlock.core.kept_logits import Layout, head_bytes
+from qlock.engines.interface import Contrast, Contrasted, Engine, Keep, Kept, KeptFile, Load, Measure
 from qlock.errors import EngineError
 from qlock.flows.seat import Seat
 from tests.broken.make_gguf import LLAMA, gguf
 from tests.fakes.documents import a_setting
-from tests.fakes.engine import FakeEngine, Script
+from tests.fakes.engine import BOS, VOCAB_TOKENS, FakeEngine, Script
 
 
 @pytest.fixture
@@ -72,6 +74,31 @@ def test_a_seat_reads_a_vocabulary_as_its_engine(script: Script, tmp_path: Path)
     with Seat(script.open_engine) as seat:
         assert seat.vocabulary(str(header)).bos_text == "<s>"
         assert script.vocabularies == ["words.gguf"]
+
+
+def test_rows_that_one_seat_kept_are_a_reference_in_another(
+    script: Script, load: Load, tmp_path: Path
+) -> None:
+    path, tokens = tmp_path / "a.kld", (BOS, 1, 2, 3)
+    layout = Layout(window_tokens=4, vocab_tokens=VOCAB_TOKENS, parts=1)
+    path.write_bytes(head_bytes(layout, np.array([tokens], dtype=np.int32)))
+    with Seat(script.open_engine) as seat:
+        seat.load(load)
+        seat.submit(Keep(id="k", tokens=tokens, score_from=3, path=str(path), part=0))
+        kept = seat.next_done()
+    assert isinstance(kept, Kept)
+    with Seat(script.open_engine) as seat:
+        seat.load(load)
+        assert seat.refer(KeptFile(path=str(path))) is None
+        seat.submit(Contrast(id="c", tokens=tokens, score_from=3, pieces=False))
+        done = seat.next_done()
+        assert isinstance(done, Contrasted)
+        assert done.nats == kept.nats
+        assert done.reference_nats == pytest.approx(kept.nats, abs=2e-4)
+        path.unlink()
+        with pytest.raises(EngineError):
+            seat.refer(KeptFile(path=str(path)))
+    assert script.references == ["a.kld", "a.kld"]
 
 
 def test_a_point_is_prepared_now_and_again_in_every_new_engine(script: Script, load: Load) -> None:
