@@ -60,11 +60,12 @@ class Gpu(Base, frozen=True, kw_only=True):
     gpu_name: str
     """The whole card's, as its driver writes it: ``NVIDIA A100-SXM4-40GB``."""
     pci_device_id: str
-    """Maker and model, as ``lspci`` writes them: ``10de:20b0``. NVIDIA gives PCIe and SXM cards other ones."""
+    """Maker and model, as ``lspci`` writes them: ``10de:20b0``. NVIDIA gives PCIe and SXM cards other ones; of AMD's
+    cards with the revision, ``1002:744c (rev c8)``, since only that tells some of them apart."""
     memory_bytes: Count | UnsetType = UNSET
     """Of the slice, where it is one. Unset where memory is shared with the CPU and the driver tells none."""
-    compute_capability: str
-    """``8.0``; of AMD's cards the target, ``gfx90a``."""
+    compute_capability: str | UnsetType = UNSET
+    """``8.0``; of AMD's cards the target, ``gfx90a``, unset where ROCm does not know the card."""
     sm_count: Positive | UnsetType = UNSET
     """Multiprocessors (AMD: compute units) of the card or slice; llama.cpp cuts its work up by their number."""
     mig_profile: str

@@ -1,16 +1,15 @@
 """The device of a spec or a lock as it is here: the CPU, and the cards that the engine is given.
 
-Lives here: which cards count (what the driver shows, what ``CUDA_VISIBLE_DEVICES`` leaves, what the spec or lock
-names), and their facts. The engine is told its cards by UUID, never by number, so the cards that are locked are the
-cards that it can see. Does not live here: asking a driver (``world.nvml``, ``world.amd``), and comparing with a lock
-(``core.verify``).
+Lives here: which of the cards that can be used (``flows.cards``) a spec or a lock means, and their facts. The engine is
+told its cards by UUID wherever they have one, so the cards that are locked are the cards that it can see; which of them
+it uses is proved by PCI address (``flows.obedience``). Does not live here: comparing with a lock (``core.verify``).
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -21,12 +20,15 @@ from qlock.core.effects import what_changes_output
 from qlock.core.escape import for_message
 from qlock.core.lock import Missing as MissingPin
 from qlock.core.spec import DeviceSpec, SettingSpec, Spec
-from qlock.core.visible import Card, bus_text, visible
+from qlock.core.visible import bus_text
 from qlock.errors import AbsentError, InputError
+from qlock.flows.cards import Usable, usable, variables
 from qlock.flows.proving import Opener
-from qlock.world.interface import GpuSeen, Missing, World
+from qlock.world.interface import World
 
 _LONGEST_NAME = 80
+AMD_CARDS = "1002:"
+"""What AMD's PCI ids begin with."""
 
 
 class Here(Base, frozen=True, kw_only=True):
@@ -34,18 +36,13 @@ class Here(Base, frozen=True, kw_only=True):
 
     device: facts.Device
     gpu_uuid: tuple[str, ...]
-    """Of the cards, in the device's order; belongs to a run, never to a lock."""
+    """Of the cards, in the device's order, empty where a card has none; belongs to a run, never to a lock."""
+    variables: dict[str, str]
+    """What leaves an engine's processes these cards alone."""
     pci_bus_id: tuple[str, ...]
     """Where those cards sit: ``0000:18:00.0``."""
     missing: tuple[MissingPin, ...]
     """Facts that a card does not tell, with the reason."""
-
-
-class _Usable(Base, frozen=True, kw_only=True):
-    """A card that the engine may use."""
-
-    gpu: facts.Gpu
-    seen: GpuSeen
 
 
 def asked_device(world: World, spec: Spec) -> Here:
@@ -57,9 +54,9 @@ def asked_device(world: World, spec: Spec) -> Here:
     """
     _check_settings(spec)
     if spec.device.kind == "cpu":
-        return Here(device=world.host.device(), gpu_uuid=(), pci_bus_id=(), missing=())
+        return Here(device=world.host.device(), gpu_uuid=(), variables={}, pci_bus_id=(), missing=())
     try:
-        cards, why_not_more = _usable(world)
+        cards, why_not_more = usable(world)
         chosen = _asked(cards, spec.device, why_not_more)
     except (AbsentError, InputError) as error:
         raise error.within("device") from None
@@ -74,16 +71,18 @@ def locked_device(world: World, locked: facts.Device) -> Here:
         AbsentError: The lock has a GPU, and none can be used.
     """
     if locked.kind == "cpu":
-        return Here(device=world.host.device(locked.name), gpu_uuid=(), pci_bus_id=(), missing=())
-    cards, _ = _usable(world)
+        return Here(
+            device=world.host.device(locked.name), gpu_uuid=(), variables={}, pci_bus_id=(), missing=()
+        )
+    cards, _ = usable(world)
     return _here(world, locked.name, tuple(_alike(locked.gpu, cards)))
 
 
-def opener(open_engine: Opener, gpu_uuid: Sequence[str]) -> Opener:
-    """The same opener, except that the engine sees these cards alone."""
-    if not gpu_uuid:
+def opener(open_engine: Opener, variables: Mapping[str, str]) -> Opener:
+    """The same opener, except that the engine sees certain cards alone."""
+    if not variables:
         return open_engine
-    return functools.partial(open_engine, cuda_visible_devices=",".join(gpu_uuid))
+    return functools.partial(open_engine, variables=dict(variables))
 
 
 def _check_settings(spec: Spec) -> None:
@@ -118,77 +117,22 @@ def _used(setting: SettingSpec, count: int) -> set[int]:
     return set(range(count)) if setting.split_mode == "layer" else {setting.main_gpu}
 
 
-def _usable(world: World) -> tuple[tuple[_Usable, ...], str]:
-    """The cards that the engine may use, in CUDA's order, and what leaves others out.
-
-    Raises:
-        AbsentError: There is none, with the reason.
-    """
-    seen = world.nvml.gpus()
-    match seen:
-        case Missing(why=why):
-            raise _no_gpu(why + _amd_too(world))
-        case ():
-            raise _no_gpu("the NVIDIA driver shows no card" + _amd_too(world))
-        case _:
-            pass
-    by_uuid = {one.uuid: one for one in seen}
-    left = visible([_card(one) for one in seen], world.environment)
-    found, whys = [], [left.why_not_more] if left.why_not_more else []
-    for card in left.cards:
-        one = by_uuid[card.uuid]
-        match one.gpu:
-            case Missing(why=why):
-                whys.append(why)
-            case gpu:
-                found.append(_Usable(gpu=gpu, seen=one))
-    if not found:
-        raise _no_gpu("; ".join(whys))
-    return tuple(found), "; ".join(whys)
-
-
-def _amd_too(world: World) -> str:
-    """That AMD's cards are of no use: nothing that the engine understands hides one of them from it."""
-    match world.amd.gpus():
-        case Missing() | ():
-            return ""
-        case cards:
-            return f"; this version measures on NVIDIA's cards alone, and there are {len(cards)} of AMD"
-
-
-def _no_gpu(why: str) -> AbsentError:
-    return AbsentError(
-        f"no GPU can be used: {why}",
-        hint="`qlock doctor` shows what this machine has; `nvidia-smi` its cards",
-    )
-
-
-def _card(seen: GpuSeen) -> Card:
-    match seen.gpu:
-        case facts.Gpu() as gpu:
-            # The slices of a card are one kind to CUDA's order: it counts whole cards.
-            make = f"{gpu.gpu_name} {gpu.pci_device_id}"
-        case Missing(why=why):
-            make = why
-    return Card(
-        uuid=seen.uuid,
-        card_uuid=seen.card_uuid,
-        instance=seen.instance,
-        pci_bus_id=seen.pci_bus_id,
-        make=make,
-    )
-
-
 def full_name(gpu: facts.Gpu) -> str:
-    """A card's name as a spec gives it; a slice has its profile in it: ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``."""
-    return f"{gpu.gpu_name} MIG {gpu.mig_profile}" if gpu.mig_profile else gpu.gpu_name
+    """A card's name as a spec gives it; a slice has its profile in it: ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``.
+
+    A card of AMD's is always whole: of what is cut into partitions none can be used.
+    """
+    is_slice = gpu.mig_profile and not gpu.pci_device_id.startswith(AMD_CARDS)
+    return f"{gpu.gpu_name} MIG {gpu.mig_profile}" if is_slice else gpu.gpu_name
 
 
-def _asked(cards: tuple[_Usable, ...], asked: DeviceSpec, why_not_more: str) -> tuple[_Usable, ...]:
+def _asked(cards: tuple[Usable, ...], asked: DeviceSpec, why_not_more: str) -> tuple[Usable, ...]:
     """The cards that a spec asks for, of those that can be used."""
     left_out = f" ({why_not_more})" if why_not_more else ""
     wanted = " ".join(asked.gpu_name.split())
-    fitting = [card for card in cards if not wanted or full_name(card.gpu).lower() == wanted.lower()]
+    # A processor's own graphics is a card of AMD's too, and nobody means it who has one of NVIDIA's and names none.
+    unnamed = [card for card in cards if card.maker == cards[0].maker]
+    fitting = [card for card in cards if full_name(card.gpu).lower() == wanted.lower()] if wanted else unnamed
     names = ", ".join(f"`{for_message(name)}`" for name in dict.fromkeys(full_name(c.gpu) for c in cards))
     if not fitting:
         raise AbsentError(f"got {names}{left_out}, expected `{for_message(wanted)}`").within("gpu_name")
@@ -200,10 +144,10 @@ def _asked(cards: tuple[_Usable, ...], asked: DeviceSpec, why_not_more: str) -> 
     if len(kinds) > 1 and len(fitting) > asked.count:
         raise InputError(
             f"got cards of several kinds: {names}, expected to be told which",
-            hint="set `device.gpu_name`, or CUDA_VISIBLE_DEVICES to UUIDs (`nvidia-smi -L`)",
+            hint="set `device.gpu_name`, or CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES) to UUIDs",
         ).within("gpu_name")
     chosen = tuple(fitting[: asked.count])
-    if len(chosen) > 1 and any(card.gpu.mig_profile for card in chosen):
+    if len(chosen) > 1 and any(full_name(card.gpu) != card.gpu.gpu_name for card in chosen):
         raise AbsentError("got MIG slices, of which CUDA uses one in a process, expected `1`").within("count")
     return chosen
 
@@ -212,7 +156,7 @@ def _kind(gpu: facts.Gpu) -> tuple[object, ...]:
     return (gpu.gpu_name, gpu.pci_device_id, gpu.mig_profile, str(gpu.memory_bytes))
 
 
-def _alike(locked: Sequence[facts.Gpu], cards: Sequence[_Usable]) -> Iterator[_Usable]:
+def _alike(locked: Sequence[facts.Gpu], cards: Sequence[Usable]) -> Iterator[Usable]:
     """For each locked card the one here that is most like it, each once; fewer where there are not so many."""
     left = list(cards)
     for wanted in locked:
@@ -233,7 +177,7 @@ def _likeness(wanted: facts.Gpu, found: facts.Gpu) -> tuple[bool, ...]:
     )
 
 
-def _here(world: World, name: str, chosen: tuple[_Usable, ...]) -> Here:
+def _here(world: World, name: str, chosen: tuple[Usable, ...]) -> Here:
     device = msgspec.structs.replace(
         world.host.device(name),
         kind="gpu",
@@ -253,12 +197,13 @@ def _here(world: World, name: str, chosen: tuple[_Usable, ...]) -> Here:
     return Here(
         device=device,
         gpu_uuid=tuple(card.seen.uuid for card in chosen),
+        variables=variables(chosen),
         pci_bus_id=tuple(bus_text(card.seen.pci_bus_id) for card in chosen),
         missing=tuple(missing),
     )
 
 
-def _name(chosen: tuple[_Usable, ...]) -> str:
+def _name(chosen: tuple[Usable, ...]) -> str:
     """``gpu-nvidia-l4``, ``gpu-nvidia-l4-x2``; cards of two kinds are joined by ``+``."""
     names = dict.fromkeys(_slug(full_name(card.gpu)) for card in chosen)
     joined = "+".join(names)[:_LONGEST_NAME].rstrip("-.+")

@@ -231,6 +231,7 @@ def _card(what: str, card: GpuSeen) -> Row:
 def _told(gpu: Gpu, card: GpuSeen) -> Iterator[str]:
     """Everything that a lock would hold of a card, with the reason where it tells nothing."""
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "compute_capability": ("compute capability", "compute capability {}".format),
         "memory_bytes": ("memory", bytes_text),
         "sm_count": ("multiprocessors", "{} multiprocessors".format),
         "ecc": ("ECC", lambda is_on: f"ECC {'on' if is_on else 'off'}"),
@@ -239,11 +240,11 @@ def _told(gpu: Gpu, card: GpuSeen) -> Iterator[str]:
     }
     yield f"{gpu.gpu_name} {gpu.mig_profile}".rstrip()
     yield f"{gpu.pci_device_id} at {card.pci_bus_id}"
-    yield f"compute capability {gpu.compute_capability}"
-    yield f"driver {card.driver_version}"
     for field, (what, text) in shown.items():
         value = getattr(gpu, field)
         yield f"{what} missing ({card.untold.get(field, 'not told')})" if value is UNSET else text(value)
+        if field == "compute_capability":
+            yield f"driver {card.driver_version}"
 
 
 def _folder(path: Path) -> str:

@@ -41,8 +41,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Suites whose files are as locked."""
     other_exams: tuple[Exam, ...]
     """Suites whose files have other bytes than locked; for a run that is forced."""
-    gpu_uuid: tuple[str, ...]
-    """The cards that are the lock's device, or most like it."""
+    variables: dict[str, str]
+    """What leaves an engine the cards that are the lock's device, or most like it."""
     pci_bus_id: tuple[str, ...]
     """Where those cards sit."""
     cached: int
@@ -54,7 +54,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     def opener(self, open_engine: Opener) -> Opener:
         """The same opener, except that the engine sees these cards alone."""
-        return opener(open_engine, self.gpu_uuid)
+        return opener(open_engine, self.variables)
 
 
 class _Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         findings += found
         if exam is not None:
             (wrong if found else right).append(exam)
-    cards, found = _devices(world, lock)
+    variables, pci_bus_id, found = _devices(world, lock)
     findings += found
     return Sight(
         findings=tuple(findings),
@@ -99,8 +99,8 @@ def look(world: World, lock: Lock, places: Places, *, rehash: bool = False) -> S
         other_weights=others,
         exams=tuple(right),
         other_exams=tuple(wrong),
-        gpu_uuid=tuple(uuid for uuid, _ in cards),
-        pci_bus_id=tuple(pci_bus_id for _, pci_bus_id in cards),
+        variables=variables,
+        pci_bus_id=pci_bus_id,
         cached=cached,
         loaded=tuple(loaded),
         origins=tuple(loaded),
@@ -123,10 +123,11 @@ def _unknown_types(model: ModelPin) -> list[Finding]:
     ]
 
 
-def _devices(world: World, lock: Lock) -> tuple[list[tuple[str, str]], list[Finding]]:
-    """Rule 3, and the cards for the engine: UUID and PCI address of each."""
+def _devices(world: World, lock: Lock) -> tuple[dict[str, str], tuple[str, ...], list[Finding]]:
+    """Rule 3, and the cards for the engine: what leaves it them alone, and where they sit."""
     found: list[Finding] = []
-    cards: list[tuple[str, str]] = []
+    variables: dict[str, str] = {}
+    places: list[str] = []
     for device in lock.device:
         try:
             here = locked_device(world, device)
@@ -134,8 +135,9 @@ def _devices(world: World, lock: Lock) -> tuple[list[tuple[str, str]], list[Find
             found.append(missing("device", f"device.{device.name}", "present", str(error)))
         else:
             found += differences("device", f"device.{device.name}", device, here.device)
-            cards += zip(here.gpu_uuid, here.pci_bus_id, strict=True)
-    return cards, found
+            variables |= here.variables
+            places += here.pci_bus_id
+    return variables, tuple(places), found
 
 
 def _model(world: World, model: ModelPin, places: Places, upstream: Upstream, *, rehash: bool) -> _Seen:

@@ -126,7 +126,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         proofs = _as_before(ground, exams, kept, old)
         moved = _unasked(old, kept, _assemble(ground, proofs), asked)
         if not moved and asked.prove:
-            bench = _bench(world, ground, exams, opener(open_engine, here.gpu_uuid), order=order, here=here)
+            bench = _bench(world, ground, exams, opener(open_engine, here.variables), order=order, here=here)
             proofs = prove_points(bench, ground.settings, kept)
         elif not moved:
             proofs = _unproved(ground, exams, kept)

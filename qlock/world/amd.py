@@ -4,17 +4,25 @@ Lives here: reading ``/sys/class/drm`` and the topology of KFD. Does not live he
 
 The same struct as for NVIDIA's cards: compute units stand for multiprocessors, the target (``gfx90a``) for the compute
 capability, and the partition (``SPX/NPS1``) for the MIG profile. What a file does not tell is unset, with the reason.
+
+Two cards of one PCI id may differ: only the revision tells an RX 7900 XT from an XTX. So the id has it, as ``lspci``
+writes it. A card that does not tell its id, its revision, its memory or its address, that is cut into partitions, or
+that permissions or a control group keep from this process, is ``Missing``: it could be taken for another one, or is none.
+
 Source: Linux, Documentation/gpu/amdgpu and drivers/gpu/drm/amd/amdkfd/kfd_topology.c.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
+from qlock.core.escape import for_message
 from qlock.core.facts import Gpu
 from qlock.core.visible import bus_address
 from qlock.errors import QlockError
@@ -25,14 +33,16 @@ _ROOT = Path("/")
 _MAX_BYTES = 1 << 20
 _MOST_NODES = 1024
 _AMD = "0x1002"
+_WHOLE = "SPX"
+"""The compute partition of a card that is in one piece."""
 _CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
 
 
 def gpus(*, root: Path = _ROOT) -> tuple[GpuSeen, ...] | Missing:
-    """Every AMD card that the kernel drives, in its order.
+    """Every AMD card that the kernel drives: those that ROCm knows, in its order, then the others.
 
     Args:
-        root: Where ``/sys`` and ``/proc`` lie; another folder in tests.
+        root: Where ``/sys``, ``/proc`` and ``/dev`` lie; another folder in tests.
 
     Returns:
         ``Missing`` when the driver is not loaded.
@@ -41,13 +51,30 @@ def gpus(*, root: Path = _ROOT) -> tuple[GpuSeen, ...] | Missing:
         return Missing(why="the amdgpu driver is not loaded")
     driver = _driver_version(root)
     nodes = _nodes(root)
+    order = {address: place for place, address in enumerate(nodes)}
     found = []
     for index, folder in _cards(root):
         if _line(folder / "vendor") != _AMD:
             continue
         address = _address(folder)
-        found.append(_seen(index, folder, nodes.get(address, {}), driver))
-    return tuple(found)
+        seen = _seen(index, folder, nodes.get(address, {}), driver)
+        kept_away = _kept_away(root, folder)
+        if kept_away:
+            seen = msgspec.structs.replace(seen, gpu=Missing(why=f"AMD GPU `{index}` {kept_away}"))
+        found.append((order.get(address, len(order)), index, seen))
+    return tuple(seen for _, _, seen in sorted(found, key=lambda one: one[:2]))
+
+
+def _kept_away(root: Path, folder: Path) -> str:
+    """Why this process may not use a card; empty when it may. A control group shows only when the node is opened."""
+    nodes = sorted((folder / "drm").glob("renderD*"))
+    if not nodes:
+        return "has no render node"
+    try:
+        os.close(os.open(root / "dev/dri" / nodes[0].name, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        return f"may not be used by this process: `/dev/dri/{nodes[0].name}`: {error.strerror}"
+    return ""
 
 
 def _cards(root: Path) -> list[tuple[int, Path]]:
@@ -68,8 +95,10 @@ def _seen(index: int, folder: Path, node: dict[str, int], driver: str) -> GpuSee
             return UNSET
         return value
 
-    pci_id = f"1002:{_line(folder / 'device').removeprefix('0x') or '0000'}"
+    pci_id = _pci_id(folder)
     target = _target(node.get("gfx_target_version", 0))
+    if not target:
+        untold["compute_capability"] = "KFD does not know the card"
     unique = _line(folder / "unique_id")
     uuid = f"GPU-{unique.removeprefix('0x')}" if unique else ""
     partition = [_line(folder / f"current_{kind}_partition") for kind in ("compute", "memory")]
@@ -82,14 +111,15 @@ def _seen(index: int, folder: Path, node: dict[str, int], driver: str) -> GpuSee
         gpu_name=_line(folder / "product_name") or f"AMD {pci_id}",
         pci_device_id=pci_id,
         memory_bytes=told("memory_bytes", "mem_info_vram_total", int),
-        compute_capability=target,
+        compute_capability=target or UNSET,
         sm_count=units or UNSET,
         mig_profile="/".join(part for part in partition if part),
         power_limit_mw=told("power_limit_mw", _power_file(folder), lambda text: int(text) // 1000),
     )
+    why = _why_unknown(folder, gpu, partition[0])
     return GpuSeen(
         index=index,
-        gpu=gpu if target else Missing(why=f"GPU `{index}` has no target: KFD does not know it"),
+        gpu=Missing(why=f"AMD GPU `{index}` {why}") if why else gpu,
         untold=untold,
         uuid=uuid,
         card_uuid=uuid,
@@ -97,6 +127,25 @@ def _seen(index: int, folder: Path, node: dict[str, int], driver: str) -> GpuSee
         pci_bus_id=_slot(folder),
         driver_version=driver,
     )
+
+
+def _pci_id(folder: Path) -> str:
+    """Maker, model and revision: ``1002:744c (rev c8)``; empty where sysfs does not tell all of it."""
+    model, revision = (_line(folder / name).removeprefix("0x") for name in ("device", "revision"))
+    return f"1002:{model} (rev {revision})" if model and revision else ""
+
+
+def _why_unknown(folder: Path, gpu: Gpu, partition: str) -> str:
+    """Why a card could be taken for another one; empty where it cannot."""
+    if not gpu.pci_device_id:
+        return "cannot be told from others: sysfs does not tell its PCI id and revision"
+    if not gpu.memory_bytes:
+        return "cannot be told from others: sysfs does not tell its memory"
+    if not _address(folder):
+        return "has no PCI address in sysfs"
+    if partition not in ("", _WHOLE):
+        return f"is cut into partitions (`{for_message(gpu.mig_profile)}`), which share one address"
+    return ""
 
 
 def _target(number: int) -> str:
@@ -111,10 +160,11 @@ def _power_file(folder: Path) -> str:
 
 
 def _nodes(root: Path) -> dict[tuple[int, ...], dict[str, int]]:
-    """What KFD knows of each card, by PCI address."""
+    """What KFD knows of each card, by PCI address, in its own order."""
     folder = root / "sys/class/kfd/kfd/topology/nodes"
     found: dict[tuple[int, ...], dict[str, int]] = {}
-    for path in sorted(folder.iterdir())[:_MOST_NODES] if folder.is_dir() else []:
+    paths = [path for path in folder.iterdir() if path.name.isdecimal()] if folder.is_dir() else []
+    for path in sorted(paths, key=lambda path: int(path.name))[:_MOST_NODES]:
         pairs = (line.split() for line in _text(path / "properties").split("\n"))
         node = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
         if node.get("gfx_target_version"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -103,6 +103,8 @@ class Script:
             Buffer(place="CPU", use="compute", size_bytes=500_000),
         )
         """What every point takes, as the engine tells."""
+        self.variables: list[dict[str, str]] = []
+        """The variables that each engine was given."""
         self.devices: Callable[[str], tuple[str, ...]] = lambda _: ()
         """The PCI addresses that an engine uses, of the cards that it was given."""
         self.opened = 0
@@ -124,13 +126,17 @@ class Script:
         self.work: list[Work] = []
         """Every piece of work for items of suites, as it was submitted."""
 
-    def open_engine(self, *, lib_folder: Path | None = None, cuda_visible_devices: str = "") -> FakeEngine:
+    def open_engine(
+        self, *, lib_folder: Path | None = None, variables: Mapping[str, str] | None = None
+    ) -> FakeEngine:
         """As the opener of an engine's module."""
-        self.cards.append(cuda_visible_devices)
+        cards = ",".join((variables or {}).values())
+        self.cards.append(cards)
+        self.variables.append(dict(variables or {}))
         if self.start_error:
             raise EngineError(self.start_error)
         self.opened += 1
-        return self.kind(self, lib_folder or self.folder, self.devices(cuda_visible_devices))
+        return self.kind(self, lib_folder or self.folder, self.devices(cards))
 
 
 class FakeEngine:

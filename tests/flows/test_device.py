@@ -20,7 +20,19 @@ from qlock.world.interface import GpuSeen, Missing, World
 from tests.fakes.comparisons import a_plain_lock, a_side
 from tests.fakes.documents import a_spec
 from tests.fakes.nvml import A100_40, A100_80, StubbedNvml, script
-from tests.fakes.world import CPU, L4, ScriptedAmd, ScriptedNvml, fake_world, seen
+from tests.fakes.sysfs import (
+    MI210_FILES,
+    MI210_NODE,
+    XT_FILES,
+    XT_NODE,
+    XTX_FILES,
+    XTX_NODE,
+    SysfsAmd,
+    add_card,
+    driver,
+    write,
+)
+from tests.fakes.world import CPU, L4, ScriptedNvml, fake_world, seen
 
 T4 = msgspec.structs.replace(L4, gpu_name="Tesla T4", pci_device_id="10de:1eb8", compute_capability="7.5")
 A100 = msgspec.structs.replace(
@@ -66,7 +78,7 @@ def why_not(world: World, error: type[QlockError] = AbsentError, **more: Any) ->
 
 def test_without_a_gpu_the_cpu_is_the_device(tmp_path: Path) -> None:
     here = asked_device(machine(tmp_path, L4), a_spec())
-    assert here == Here(device=CPU, gpu_uuid=(), pci_bus_id=(), missing=())
+    assert here == Here(device=CPU, gpu_uuid=(), variables={}, pci_bus_id=(), missing=())
     assert locked_device(machine(tmp_path, L4), CPU) == here
 
 
@@ -116,15 +128,7 @@ def test_a_device_is_named_by_its_cards(
 def test_no_usable_gpu_is_refused_with_the_reason(tmp_path: Path, answer: Any, why: str) -> None:
     assert why_not(machine(tmp_path, nvml=ScriptedNvml(answer))) == (
         f"device: no GPU can be used: {why}",
-        "`qlock doctor` shows what this machine has; `nvidia-smi` its cards",
-    )
-
-
-def test_cards_of_amd_are_no_usable_cards_yet(tmp_path: Path) -> None:
-    world = msgspec.structs.replace(machine(tmp_path), amd=ScriptedAmd(seen(L4, L4)))
-    assert why_not(world)[0] == (
-        "device: no GPU can be used: the NVIDIA driver shows no card; "
-        "this version measures on NVIDIA's cards alone, and there are 2 of AMD"
+        "`qlock doctor` shows what this machine has; `nvidia-smi` and `rocm-smi` its cards",
     )
 
 
@@ -171,7 +175,7 @@ def test_two_slices_are_more_than_a_process_can_use(tmp_path: Path) -> None:
 def test_cards_of_several_kinds_need_a_name(tmp_path: Path) -> None:
     assert why_not(machine(tmp_path, T4, L4), InputError) == (
         "device.gpu_name: got cards of several kinds: `Tesla T4`, `NVIDIA L4`, expected to be told which",
-        "set `device.gpu_name`, or CUDA_VISIBLE_DEVICES to UUIDs (`nvidia-smi -L`)",
+        "set `device.gpu_name`, or CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES) to UUIDs",
     )
 
 
@@ -268,4 +272,133 @@ def test_runs_on_cards_of_two_sizes_are_not_compared(nvml_library: Path, tmp_pat
         "fatal: device.gpu.0.gpu_name: A has `NVIDIA A100-SXM4-40GB`, B has `NVIDIA A100-SXM4-80GB`",
         "fatal: device.gpu.0.pci_device_id: A has `10de:20b0`, B has `10de:20b2`",
         "fatal: device.gpu.0.memory_bytes: A has `42949672960`, B has `85899345920`",
+    )
+
+
+# --- cards of AMD --------------------------------------------------------------------------------------------------
+
+
+def amd_machine(place: Path, *cards: str, **more: Any) -> World:
+    """A machine with these cards of AMD, in this order, as the driver fills sysfs."""
+    root = driver(place / "machine")
+    kinds = {"MI210": (MI210_FILES, MI210_NODE), "XTX": (XTX_FILES, XTX_NODE), "XT": (XT_FILES, XT_NODE)}
+    for number, kind in enumerate(cards):
+        files, node = kinds[kind]
+        bus = 0x10 + number
+        at = {"uevent": f"PCI_SLOT_NAME=0000:{bus:02x}:00.0\n", f"drm/renderD{128 + number}/dev": ""}
+        plain = {name: text for name, text in files.items() if not name.startswith("drm/")}
+        if "unique_id" in files:
+            plain["unique_id"] = f"{number:016x}\n"
+        lines = [line for line in node.split("\n") if line and not line.startswith("location_id")]
+        known = "\n".join([*lines, f"location_id {bus << 8}"])
+        add_card(root, number, plain | at, node=known, place=number + 1)
+    return msgspec.structs.replace(machine(place, **more), amd=SysfsAmd(root))
+
+
+def test_a_card_of_amd_is_locked_with_what_it_does_not_tell(tmp_path: Path) -> None:
+    here = asked(amd_machine(tmp_path, "MI210"))
+    assert here.device == msgspec.structs.replace(
+        CPU,
+        name="gpu-amd-instinct-mi210",
+        kind="gpu",
+        driver_version="amdgpu 6.7.0",
+        gpu=(
+            Gpu(
+                gpu_name="AMD INSTINCT MI210",
+                pci_device_id="1002:740f (rev 02)",
+                memory_bytes=68_702_699_520,
+                compute_capability="gfx90a",
+                sm_count=104,
+                mig_profile="SPX/NPS1",
+                power_limit_mw=300_000,
+            ),
+        ),
+    )
+    assert [(one.pin, one.why, one.until) for one in here.missing] == [
+        ("device.gpu-amd-instinct-mi210.gpu.0.ecc", "sysfs does not tell it", "never"),
+        (
+            "device.gpu-amd-instinct-mi210.gpu.0.cuda_version",
+            "there is no CUDA without an NVIDIA card",
+            "never",
+        ),
+    ]
+    assert here.variables == {"ROCR_VISIBLE_DEVICES": "GPU-0000000000000000"}
+    assert (here.gpu_uuid, here.pci_bus_id) == (("GPU-0000000000000000",), ("0000:10:00.0",))
+
+
+def test_a_card_without_a_name_and_a_uuid_is_told_by_id_and_given_by_number(tmp_path: Path) -> None:
+    here = asked(amd_machine(tmp_path, "XT", "XTX"), gpu_name="AMD 1002:744c (rev c8)")
+    assert here.device.name == "gpu-amd-1002-744c-rev-c8"
+    assert here.variables == {"ROCR_VISIBLE_DEVICES": "1"}
+    assert (here.gpu_uuid, here.pci_bus_id) == (("",), ("0000:11:00.0",))
+
+
+def test_cards_of_amd_that_differ_are_not_taken_for_one_another(tmp_path: Path) -> None:
+    message, hint = why_not(amd_machine(tmp_path, "XT", "XTX"), InputError)
+    assert message == (
+        "device.gpu_name: got cards of several kinds: `AMD 1002:744c (rev cc)`, `AMD 1002:744c (rev c8)`, "
+        "expected to be told which"
+    )
+    assert hint == "set `device.gpu_name`, or CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES) to UUIDs"
+    locked = asked(amd_machine(tmp_path / "xtx", "XTX")).device
+    here = locked_device(amd_machine(tmp_path / "xt", "XT"), locked)
+    found = differences("device", "d", locked, here.device)
+    assert [(one.where, one.expected, one.found) for one in found] == [
+        ("d.gpu.0.gpu_name", "AMD 1002:744c (rev c8)", "AMD 1002:744c (rev cc)"),
+        ("d.gpu.0.pci_device_id", "1002:744c (rev c8)", "1002:744c (rev cc)"),
+        ("d.gpu.0.memory_bytes", "25753026560", "21458059264"),
+        ("d.gpu.0.sm_count", "96", "84"),
+    ]
+
+
+def test_of_several_cards_the_locked_one_is_taken(tmp_path: Path) -> None:
+    locked = asked(amd_machine(tmp_path / "a", "XTX")).device
+    here = locked_device(amd_machine(tmp_path / "b", "XT", "MI210", "XTX"), locked)
+    assert differences("device", "d", locked, here.device) == []
+    assert (here.pci_bus_id, here.variables) == (("0000:12:00.0",), {"ROCR_VISIBLE_DEVICES": "2"})
+
+
+def test_another_driver_is_another_device(tmp_path: Path) -> None:
+    locked = asked(amd_machine(tmp_path, "MI210")).device
+    write(tmp_path / "machine", "sys/module/amdgpu/version", "6.8.0\n")
+    here = locked_device(amd_machine_as_it_is(tmp_path), locked)
+    found = differences("device", "d", locked, here.device)
+    assert [(one.where, one.expected, one.found) for one in found] == [
+        ("d.driver_version", "amdgpu 6.7.0", "amdgpu 6.8.0")
+    ]
+
+
+def amd_machine_as_it_is(place: Path) -> World:
+    return msgspec.structs.replace(machine(place), amd=SysfsAmd(place / "machine"))
+
+
+def test_beside_a_card_of_nvidia_one_of_amd_must_be_named(tmp_path: Path) -> None:
+    world = amd_machine(tmp_path, "MI210", nvml=ScriptedNvml(seen(L4)))
+    assert asked(world).device.name == "gpu-nvidia-l4"
+    world = amd_machine(tmp_path, "MI210", nvml=ScriptedNvml(seen(L4)))
+    assert asked(world, gpu_name="amd instinct mi210").device.name == "gpu-amd-instinct-mi210"
+
+
+@pytest.mark.parametrize(
+    "environment, why",
+    [
+        ({"ROCR_VISIBLE_DEVICES": ""}, "ROCR_VISIBLE_DEVICES is ``"),
+        ({"HIP_VISIBLE_DEVICES": "-1"}, "HIP_VISIBLE_DEVICES is `-1`"),
+    ],
+)
+def test_cards_of_amd_that_the_environment_hides_are_no_cards(
+    tmp_path: Path, environment: dict[str, str], why: str
+) -> None:
+    world = amd_machine(tmp_path, "MI210", nvml=ScriptedNvml(), environment=environment)
+    assert why_not(world)[0] == (
+        f"device: no GPU can be used: the NVML library of the NVIDIA driver is not installed; {why}"
+    )
+
+
+def test_a_card_of_amd_that_cannot_be_told_from_others_is_refused_with_the_reason(tmp_path: Path) -> None:
+    world = amd_machine(tmp_path, "MI210")
+    (tmp_path / "machine/sys/class/drm/card0/device/revision").unlink()
+    assert why_not(world)[0] == (
+        "device: no GPU can be used: the NVIDIA driver shows no card; AMD GPU `0` cannot be told from others:"
+        " sysfs does not tell its PCI id and revision"
     )

@@ -13,7 +13,8 @@ from qlock.core.lock import read_lock
 from qlock.core.visible import bus_text
 from qlock.errors import AbsentError, RefusedError
 from tests.fakes.nvml import A100_40, A100_80, SLICES, VGPU, StubbedNvml, script
-from tests.fakes.project import Project, refusal
+from tests.fakes.project import Project, refusal, wheres
+from tests.fakes.sysfs import XTX_FILES, XTX_NODE, SysfsAmd, add_card, driver, write
 from tests.fakes.world import L4, ScriptedNvml, seen
 
 GPU_TABLE = '\n[device]\nkind = "gpu"\n'
@@ -198,3 +199,85 @@ def test_a_card_that_no_lock_of_a_cpu_names_is_refused(tmp_path: Path) -> None:
     assert [(one.where, one.expected, one.found) for one in ran.findings] == [
         ("point.A@plain.cards", "none", "0000:01:00.0")
     ]
+
+
+# --- cards of AMD --------------------------------------------------------------------------------------------------
+
+
+def on_amd(place: Path, files: dict[str, str] = XTX_FILES, node: str = XTX_NODE) -> tuple[Project, Path]:
+    """A project whose spec asks for a GPU, on a machine with one card of AMD; and its sysfs."""
+    root = add_card(driver(place / "machine"), 0, files, node=node)
+    project = Project(place)
+    project.script.devices = lambda _: ("0000:03:00.0",)
+    project.change_world(nvml=ScriptedNvml(), amd=SysfsAmd(root), environment={})
+    project.write_spec(lambda text: text.replace("slots = 4\n", "slots = 4\ngpu_layers = 99\n") + GPU_TABLE)
+    project.script.read_back["layers_offloaded"] = 3
+    return project, root
+
+
+def test_a_lock_of_a_card_of_amd_says_what_is_not_known_and_runs(tmp_path: Path) -> None:
+    project, _ = on_amd(tmp_path)
+    lock = lock_here(project)
+    assert lock.name == "small@gpu-amd-1002-744c-rev-c8.toml"
+    text = lock.read_text()
+    for field, why in (
+        ("ecc", "sysfs does not tell it"),
+        ("cuda_version", "there is no CUDA without an NVIDIA card"),
+    ):
+        pin = f"device.gpu-amd-1002-744c-rev-c8.gpu.0.{field}"
+        assert f'[[missing]]\npin = "{pin}"\nwhy = "{why}"\nuntil = "never"\n' in text
+    assert project.run(lock_path=lock).state == "sealed"
+    assert {tuple(one.items()) for one in project.script.variables} == {(("ROCR_VISIBLE_DEVICES", "0"),)}
+
+
+def test_a_card_that_rocm_does_not_know_can_be_locked_for_vulkan(tmp_path: Path) -> None:
+    project, _ = on_amd(tmp_path, node="")
+    lock = lock_here(project)
+    text = lock.read_text()
+    for field, why in (
+        ("compute_capability", "KFD does not know the card"),
+        ("sm_count", "KFD does not tell its compute units"),
+    ):
+        pin = f"device.gpu-amd-1002-744c-rev-c8.gpu.0.{field}"
+        assert f'[[missing]]\npin = "{pin}"\nwhy = "{why}"\nuntil = "never"\n' in text
+    assert project.run(lock_path=lock).state == "sealed"
+    assert {tuple(one.items()) for one in project.script.variables} == {()}
+
+
+@pytest.mark.parametrize(
+    "name, text, where",
+    [
+        ("revision", "0xcc\n", ["gpu_name", "pci_device_id"]),
+        ("device", "0x7480\n", ["gpu_name", "pci_device_id"]),
+        ("mem_info_vram_total", "21458059264\n", ["memory_bytes"]),
+        ("product_name", "AMD Radeon PRO W7900\n", ["gpu_name"]),
+    ],
+)
+def test_a_lock_of_one_card_of_amd_is_refused_on_another(
+    tmp_path: Path, name: str, text: str, where: list[str]
+) -> None:
+    project, root = on_amd(tmp_path)
+    lock = lock_here(project)
+    write(root, f"sys/class/drm/card0/device/{name}", text)
+    ran = project.run(lock_path=lock)
+    assert (ran.state, project.script.asked) == ("refused", [])
+    assert wheres(ran) == [("device", f"device.gpu-amd-1002-744c-rev-c8.gpu.0.{field}") for field in where]
+
+
+def test_a_lock_of_a_card_of_amd_is_refused_where_the_driver_tells_too_little(tmp_path: Path) -> None:
+    project, root = on_amd(tmp_path)
+    lock = lock_here(project)
+    (root / "sys/class/drm/card0/device/mem_info_vram_total").unlink()
+    ran = project.run(lock_path=lock)
+    (finding,) = ran.findings
+    assert (finding.where, finding.found) == ("device.gpu-amd-1002-744c-rev-c8", "missing")
+    assert finding.why.endswith("AMD GPU `0` cannot be told from others: sysfs does not tell its memory")
+
+
+@pytest.mark.parametrize("used", ["ROCm0", "SYCL0", "MTL0"])
+def test_a_card_of_amd_whose_address_the_engine_does_not_tell_is_refused(tmp_path: Path, used: str) -> None:
+    project, _ = on_amd(tmp_path)
+    project.script.devices = lambda _: (used,)
+    assert refusal(project, RefusedError)[0] == (
+        f"point.A@plain.cards: got `{used}`, expected `0000:03:00.0`: the engine tells no PCI address of `{used}`"
+    )

@@ -206,7 +206,7 @@ def test_a_build_is_looked_at_and_the_embedded_engine_is_not_needed(tmp_path: Pa
     assert row(health, "build: options").says.endswith(", each of them known")
     assert row(health, "build: CUDA0").says == (
         "a card, 81559 MiB, 80947 MiB free; through CUDA; llama.cpp tells its PCI address when it loads a model,"
-        " and qlock holds it against the card"
+        " and qlock holds it against the card, if it is one of NVIDIA's or AMD's"
     )
     assert row(health, "build: SYCL0").says == (
         "a card, 81559 MiB, 80947 MiB free; through SYCL; cannot be locked: llama.cpp tells no PCI address of it"

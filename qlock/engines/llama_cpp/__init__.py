@@ -11,7 +11,7 @@ setting's threads.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -66,7 +66,7 @@ class Deadlines(Base, frozen=True, kw_only=True):
 def open_engine(
     *,
     lib_folder: Path | None = None,
-    cuda_visible_devices: str = "",
+    variables: Mapping[str, str] | None = None,
     deadlines: Deadlines | None = None,
     system_options: Path = SYSTEM_OPTIONS,
 ) -> LlamaCpp:
@@ -74,7 +74,7 @@ def open_engine(
 
     Args:
         lib_folder: The build folder: ``llama-server``, the other programs, and their libraries.
-        cuda_visible_devices: The GPUs that the processes see, by UUID; empty leaves the variable unset.
+        variables: Of the processes' environment, beside qlock's own: what leaves them the cards of the device alone.
         deadlines: How long the processes may be silent.
         system_options: Where llama.cpp looks for the system's options.
 
@@ -87,7 +87,7 @@ def open_engine(
             "the engine `llama.cpp` needs the folder of a build",
             hint="give `path` in `[engine]`, or `--engine`",
         )
-    home = Home(cuda_visible_devices=cuda_visible_devices, system_options=system_options)
+    home = Home(variables=variables or {}, system_options=system_options)
     try:
         return LlamaCpp(tools.Build(folder=str(lib_folder)), home=home, deadlines=deadlines or Deadlines())
     except BaseException:

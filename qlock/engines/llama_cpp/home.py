@@ -10,6 +10,7 @@ Does not live here: what runs (``server``, ``tools``).
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from qlock.errors import EngineError
@@ -23,7 +24,7 @@ class Home:
     """A temporary folder that only this user can enter.
 
     Args:
-        cuda_visible_devices: The GPUs that the processes see, by UUID; empty leaves the variable unset.
+        variables: Of the processes' environment, beside qlock's own: what leaves them the cards of the device alone.
         system_options: Where llama.cpp looks for the system's options.
 
     Raises:
@@ -31,7 +32,7 @@ class Home:
         EngineError: The system has options of its own for llama.cpp.
     """
 
-    def __init__(self, *, cuda_visible_devices: str, system_options: Path = SYSTEM_OPTIONS) -> None:
+    def __init__(self, *, variables: Mapping[str, str], system_options: Path = SYSTEM_OPTIONS) -> None:
         if system_options.exists():
             raise EngineError(
                 f"`{system_options}` sets options of llama.cpp that no lock knows",
@@ -40,12 +41,12 @@ class Home:
         self.folder = scratch("qlock-llama-", folders=("work", "home"))
         self.work = self.folder / "work"
         self._home = self.folder / "home"
-        self._cuda_visible_devices = cuda_visible_devices
+        self.variables = dict(variables)
         self._servers = 0
 
     def environment(self) -> dict[str, str]:
         """All that the environment of a process holds."""
-        environment = {
+        own = {
             "HOME": str(self._home),
             "XDG_CONFIG_HOME": str(self._home),
             "LC_ALL": "C",
@@ -58,9 +59,7 @@ class Home:
             "GOMP_SPINCOUNT": "1000",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         }
-        if self._cuda_visible_devices:
-            environment["CUDA_VISIBLE_DEVICES"] = self._cuda_visible_devices
-        return environment
+        return own | self.variables
 
     def server_folder(self) -> Path:
         """A new folder for one server, with an empty ``log``.

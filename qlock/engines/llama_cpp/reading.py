@@ -32,6 +32,6 @@ def open_reader(build: Build, *, home: Home, progress_s: float) -> LlamaCppPytho
         raise EngineError(f"a vocabulary cannot be read without its weights: {why}")
     return open_engine(
         lib_folder=folder,
-        cuda_visible_devices=home.environment().get("CUDA_VISIBLE_DEVICES", ""),
+        variables=home.variables,
         deadlines=Deadlines(progress_s=progress_s),
     )

@@ -149,7 +149,7 @@ class Scorer:
         try:
             self._worker = open_engine(
                 lib_folder=folder,
-                cuda_visible_devices=self._home.environment().get("CUDA_VISIBLE_DEVICES", ""),
+                variables=self._home.variables,
                 deadlines=deadlines,
             )
             seen = self._worker.load(msgspec.structs.replace(load, setting=setting))

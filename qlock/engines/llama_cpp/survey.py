@@ -16,14 +16,17 @@ from qlock.engines.llama_cpp.options import Place, arguments, for_server, option
 
 _DEADLINE_S = 60.0
 
-_BY_ADDRESS = "llama.cpp tells its PCI address when it loads a model, and qlock holds it against the card"
+_BY_ADDRESS = (
+    "llama.cpp tells its PCI address when it loads a model, and qlock holds it against the card, if it is one of"
+    " NVIDIA's or AMD's"
+)
 _NO_ADDRESS = "cannot be locked: llama.cpp tells no PCI address of it"
-_NOT_NVIDIA = "this version measures on NVIDIA's cards alone"
+_OTHER_MAKER = "cannot be locked: qlock knows NVIDIA's and AMD's cards alone"
 
 _BACKENDS: dict[str, tuple[str, str]] = {
     "CUDA": ("CUDA", _BY_ADDRESS),
-    "ROCm": ("ROCm", _NOT_NVIDIA),
-    "MUSA": ("MUSA", _NOT_NVIDIA),
+    "ROCm": ("ROCm", _BY_ADDRESS),
+    "MUSA": ("MUSA", _OTHER_MAKER),
     "Vulkan": ("Vulkan", _BY_ADDRESS),
     "SYCL": ("SYCL", _NO_ADDRESS),
     "MTL": ("Metal", _NO_ADDRESS),
@@ -71,7 +74,7 @@ class Survey:
 
     def __init__(self, folder: Path, *, system_options: Path = SYSTEM_OPTIONS) -> None:
         self._build = tools.Build(folder=str(folder))
-        self._home = Home(cuda_visible_devices="", system_options=system_options)
+        self._home = Home(variables={}, system_options=system_options)
 
     def program(self, name: str) -> str:
         """Where a program lies.

@@ -14,7 +14,7 @@ import contextlib
 import shutil
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -66,7 +66,7 @@ def open_engine(
     *,
     lib_folder: Path | None = None,
     python: str = sys.executable,
-    cuda_visible_devices: str = "",
+    variables: Mapping[str, str] | None = None,
     deadlines: Deadlines | None = None,
 ) -> LlamaCppPython:
     """Start the engine's child process.
@@ -74,7 +74,7 @@ def open_engine(
     Args:
         lib_folder: Where ``libllama.so`` lies; by default the one inside llama-cpp-python.
         python: The interpreter to run, by its absolute path.
-        cuda_visible_devices: The GPUs that the child sees, by UUID; empty leaves the variable unset.
+        variables: Of the child's environment, beside qlock's own: what leaves it the cards of the device alone.
         deadlines: How long the child may be silent.
 
     Raises:
@@ -83,7 +83,7 @@ def open_engine(
     return LlamaCppPython(
         argv=(python, "-P", "-s", "-X", "utf8", "-m", _MODULE),
         lib_folder=lib_folder,
-        cuda_visible_devices=cuda_visible_devices,
+        variables=variables or {},
         deadlines=deadlines or Deadlines(),
     )
 
@@ -99,7 +99,7 @@ class LlamaCppPython:
         *,
         argv: tuple[str, ...],
         lib_folder: Path | None,
-        cuda_visible_devices: str,
+        variables: Mapping[str, str],
         deadlines: Deadlines,
     ) -> None:
         self._deadlines = deadlines
@@ -115,7 +115,7 @@ class LlamaCppPython:
         work, home = self._folder / "work", self._folder / "home"
         self._child: LineChild | None = None
         try:
-            environment = _environment(home, lib_folder, cuda_visible_devices)
+            environment = _environment(home, lib_folder, variables)
             self._child = LineChild(argv, env=environment, cwd=work, log=self._log)
             hello = self._answer(deadlines.start_s, "start")
         except AbsentError as error:
@@ -352,7 +352,7 @@ def last_words(log: str) -> str:
     return " | ".join(map(for_message, fatal[:3] or lines[-3:]))
 
 
-def _environment(home: Path, lib_folder: Path | None, cuda_visible_devices: str) -> dict[str, str]:
+def _environment(home: Path, lib_folder: Path | None, variables: Mapping[str, str]) -> dict[str, str]:
     """All that the child's environment holds."""
     environment = {
         "HOME": str(home),
@@ -373,6 +373,4 @@ def _environment(home: Path, lib_folder: Path | None, cuda_visible_devices: str)
     }
     if lib_folder is not None:
         environment["LLAMA_CPP_LIB_PATH"] = str(lib_folder)
-    if cuda_visible_devices:
-        environment["CUDA_VISIBLE_DEVICES"] = cuda_visible_devices
-    return environment
+    return environment | dict(variables)

@@ -9,7 +9,7 @@ Does not live here: the tape (``tape``), recording one (``recorder``), and scrip
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,13 +56,13 @@ from qlock.world.interface import MappedFile
 def open_engine(
     *,
     lib_folder: Path | None = None,
-    cuda_visible_devices: str = "",  # noqa: ARG001  # every engine takes it
+    variables: Mapping[str, str] | None = None,  # noqa: ARG001  # every engine takes it
 ) -> Replay:
     """The engine on the tape in a folder.
 
     Args:
         lib_folder: The folder.
-        cuda_visible_devices: As every engine takes it; a tape uses no card.
+        variables: As every engine takes them; a tape starts no process.
 
     Raises:
         AbsentError: There is no tape.

@@ -23,7 +23,7 @@ OWN: Defaults = {
 
 @pytest.fixture
 def home(temporary: Path) -> Iterator[Home]:
-    home = Home(cuda_visible_devices="", system_options=NOWHERE)
+    home = Home(variables={}, system_options=NOWHERE)
     yield home
     home.close()
 

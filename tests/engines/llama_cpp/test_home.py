@@ -17,7 +17,7 @@ def test_options_of_the_system_are_refused(tmp_path: Path, temporary: Path) -> N
     options = tmp_path / "config.ini"
     options.write_text("flash-attn = off\n")
     with pytest.raises(EngineError) as caught:
-        Home(cuda_visible_devices="", system_options=options)
+        Home(variables={}, system_options=options)
     assert (caught.value.message, caught.value.hint) == (
         f"`{options}` sets options of llama.cpp that no lock knows",
         f"remove `{options}`, or measure where it is not",
@@ -27,7 +27,7 @@ def test_options_of_the_system_are_refused(tmp_path: Path, temporary: Path) -> N
 
 
 def test_only_this_user_can_enter_and_nothing_is_left(temporary: Path) -> None:
-    home = Home(cuda_visible_devices="", system_options=NOWHERE)
+    home = Home(variables={}, system_options=NOWHERE)
     assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
     assert home.folder.name.startswith("qlock-llama-")
     assert {path.name for path in home.folder.iterdir()} == {"owner.json", "work", "home"}
@@ -42,7 +42,7 @@ def test_no_room_for_the_folder_of_a_server(temporary: Path, monkeypatch: pytest
     def full(self: Path, *rest: object, **more: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    home = Home(cuda_visible_devices="", system_options=NOWHERE)
+    home = Home(variables={}, system_options=NOWHERE)
     for name in ("mkdir", "touch"):
         with monkeypatch.context() as patched:
             patched.setattr(Path, name, full)
@@ -77,6 +77,6 @@ def test_a_server_inherits_nothing(played: Opener, model: Path, monkeypatch: pyt
 
 
 def test_the_cards_that_it_sees_are_named() -> None:
-    home = Home(cuda_visible_devices="GPU-1234", system_options=NOWHERE)
+    home = Home(variables={"CUDA_VISIBLE_DEVICES": "GPU-1234"}, system_options=NOWHERE)
     assert home.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-1234"
     home.close()

@@ -179,7 +179,7 @@ def test_every_option_of_the_real_build_is_passed_or_harmless(
 ) -> None:
     from qlock.engines.llama_cpp.home import Home
 
-    home = Home(cuda_visible_devices="", system_options=NOWHERE)
+    home = Home(variables={}, system_options=NOWHERE)
     path = Build(folder=str(build_bin)).program(program)
     options = options_of(printed(path, "--help", home=home, deadline_s=60))
     home.close()

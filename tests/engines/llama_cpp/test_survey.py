@@ -64,7 +64,8 @@ def test_a_real_build_can_be_driven(build_bin: Path, temporary: Path) -> None:
     [
         ("CUDA0", "through CUDA; llama.cpp tells its PCI address when it loads a model, and"),
         ("Vulkan1", "through Vulkan; llama.cpp tells its PCI address when it loads a model, and"),
-        ("ROCm0", "through ROCm; this version measures on NVIDIA's cards alone"),
+        ("ROCm0", "through ROCm; llama.cpp tells its PCI address when it loads a model, and"),
+        ("MUSA0", "through MUSA; cannot be locked: qlock knows NVIDIA's and AMD's cards alone"),
         ("SYCL0", "through SYCL; cannot be locked: llama.cpp tells no PCI address of it"),
         ("MTL0", "through Metal; cannot be locked: llama.cpp tells no PCI address of it"),
         ("Metal", "through Metal; cannot be locked: llama.cpp tells no PCI address of it"),

@@ -17,7 +17,7 @@ from tests.fakes.llama_server import build
 
 @pytest.fixture
 def home(temporary: Path) -> Iterator[Home]:
-    home = Home(cuda_visible_devices="", system_options=NOWHERE)
+    home = Home(variables={}, system_options=NOWHERE)
     yield home
     home.close()
 

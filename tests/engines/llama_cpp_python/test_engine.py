@@ -59,7 +59,7 @@ def scripted(tmp_path: Path, script: str, *, deadlines: Deadlines = PATIENT) -> 
     program = tmp_path / "child.sh"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o700)
-    return LlamaCppPython(argv=(str(program),), lib_folder=None, cuda_visible_devices="", deadlines=deadlines)
+    return LlamaCppPython(argv=(str(program),), lib_folder=None, variables={}, deadlines=deadlines)
 
 
 HELLO = """echo '{"kind":"hello","label":"l","system_info":"s"}'"""
@@ -151,7 +151,7 @@ def test_the_child_inherits_nothing(bindings: None, tiny: Path, monkeypatch: pyt
         "SECRET",
     ):
         monkeypatch.setenv(name, "1")
-    with open_engine(cuda_visible_devices="GPU-1234") as engine:
+    with open_engine(variables={"CUDA_VISIBLE_DEVICES": "GPU-1234"}) as engine:
         seen = dict(
             entry.split("=", 1)
             for entry in Path(f"/proc/{engine.pid}/environ").read_text().split("\0")

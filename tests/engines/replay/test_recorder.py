@@ -11,7 +11,7 @@ from tests.engines.test_replay import CONTRAST, GENERATE, HEADER, LOAD, MEASURE,
 def test_what_a_recorder_heard_is_replayed_from_its_file(tmp_path: Path) -> None:
     with Recorder(loaded(), tmp_path) as recorder:
         answers = everything(recorder)
-    replay = open_engine(lib_folder=tmp_path, cuda_visible_devices="GPU-1")
+    replay = open_engine(lib_folder=tmp_path, variables={"CUDA_VISIBLE_DEVICES": "GPU-1"})
     assert everything(replay) == answers
     replay.close()
 
