@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from qlock.flows.fetch import Progress as Transfer
-    from qlock.flows.run_point import Progress
+    from qlock.flows.preparing import Progress
     from qlock.world.interface import Clock
 
 _EVERY_S = 5.0

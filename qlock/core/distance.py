@@ -12,7 +12,8 @@ from typing import Any
 from qlock.core.base import Base, Finite
 from qlock.core.effects import what_changes_output
 from qlock.core.exchange import Divergence, Outcome
-from qlock.core.kld import STORED_FLOOR_NATS, Kld, kld_of
+from qlock.core.kept_logits import FLOOR_NATS
+from qlock.core.kld import Kld, kld_of
 from qlock.core.kld_parts import Parts, parts_of
 from qlock.core.lock import Lock, SuitePin
 from qlock.core.stats import CannotTell
@@ -71,7 +72,7 @@ def has_divergences(outcomes: Iterable[Outcome]) -> bool:
 
 def floor_of(suite: SuitePin) -> float:
     """The mean divergence, in nats, that the way of measuring cannot tell from 0."""
-    return STORED_FLOOR_NATS if suite.params.get("stored") is True else ROUNDING_FLOOR_NATS
+    return FLOOR_NATS if suite.params.get("stored") is True else ROUNDING_FLOOR_NATS
 
 
 def _ground(lock: Lock, point: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -44,9 +44,6 @@ from qlock.core.stats import CannotTell
 if TYPE_CHECKING:
     from qlock.core.kld_tokens import Floats
 
-STORED_FLOOR_NATS = 5e-5
-"""What a mean KL divergence is worth that was taken against log-probabilities kept in 16 bits: a model held against its
-own file shows as much, of either sign."""
 
 _LARGEST = 1e6  # nats; float32 logits of a working model give under 200, and squares must stay finite
 

@@ -30,11 +30,11 @@ from qlock.flows.headers import header_of
 from qlock.flows.layout import project_of
 from qlock.flows.look import Sight, look
 from qlock.flows.places import Places
+from qlock.flows.preparing import load_of, prepare_point
 from qlock.flows.proving import Opener
 from qlock.flows.references import is_beside, load_beside
 from qlock.flows.refusal import only_absent, refuse_missing
 from qlock.flows.resolve import read_lock_file
-from qlock.flows.run_point import load_of, prepare_point
 from qlock.flows.seat import Seat
 from qlock.world.interface import World
 from qlock.world.render import Renderer

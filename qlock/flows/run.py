@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET
 
 from qlock.core.base import Count
 from qlock.core.lock import Lock
@@ -30,16 +29,18 @@ from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.copies import copied
 from qlock.flows.foreseen import foreseen
 from qlock.flows.grading import TrialFailure
+from qlock.flows.held_against import check_disk, kept_again, write_bases
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.libraries import Libraries
 from qlock.flows.look import Sight, is_as_loaded, look, look_again, stopping_findings
 from qlock.flows.places import Places
+from qlock.flows.preparing import Progress, Stage
 from qlock.flows.proving import Opener
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing, refuse_unknown
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, folder_of_lock, next_repeat
-from qlock.flows.run_point import Broken, Progress, Stage, TrialsFailedError, run_point
-from qlock.flows.scores import JobScore, job_scores
+from qlock.flows.run_point import Broken, TrialsFailedError, run_point
+from qlock.flows.scores import JobScore, job_scores, without_score
 from qlock.flows.sealing import (
     begin_segment,
     end_segment,
@@ -176,11 +177,9 @@ def _build(world: World, asked: Asked, lock_path: Path, data: bytes) -> Path | N
 
 
 def _with_scores(ran: Ran, folder: RunFolder, lock: Lock, todo: tuple[Job, ...]) -> Ran:
-    """What a sealed run is worth; a shard of a job has no score of its own."""
+    """What a sealed run is worth."""
     scores = tuple(job_scores(folder, lock))
-    scored = {score.job for score in scores}
-    unscored = tuple(job.name for job in todo if job.name not in scored and job.part is UNSET)
-    return msgspec.structs.replace(ran, scores=scores, unscored=unscored)
+    return msgspec.structs.replace(ran, scores=scores, unscored=without_score(todo, scores))
 
 
 class _Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,16 +278,18 @@ class _Run:
 
     def _ask(self, seat: Seat, renderer: Renderer) -> None:
         """Every point with something left to do, then rule 8, also when the asking ends in an error."""
+        stage = self._stage(seat, renderer)
         try:
+            check_disk(stage, self._open.values())
             for point in self._points():
                 if not self._anchors.off() and not self._is_over():
-                    self._point(point, seat, renderer)
+                    self._point(point, stage)
         except QlockError:
             # The error is what is told; an engine that is gone cannot be looked at again.
             with contextlib.suppress(QlockError):
-                self._again(seat)
+                self._again(stage)
             raise
-        self._again(seat)
+        self._again(stage)
 
     def _is_over(self) -> bool:
         until_s = self._asked.ask_until_s
@@ -304,13 +305,13 @@ class _Run:
         return self._scene.open_engine(lib_folder=self._scene.build)
 
     def _points(self) -> list[str]:
-        """Points with something left to do; those with an anchor first."""
+        """Points with something left to do; those with an anchor first, then what others are held against."""
         todo = {job.point for job in self._open.values()}
-        pins = [pin for pin in self._lock.point if pin.name in todo]
-        return [pin.name for pin in sorted(pins, key=lambda pin: (not self._anchors.of(pin.name), pin.name))]
+        references = {suite.reference for suite in self._lock.suite}
+        return sorted(todo, key=lambda name: (not self._anchors.of(name), name not in references, name))
 
-    def _point(self, name: str, seat: Seat, renderer: Renderer) -> None:
-        stage = Stage(
+    def _stage(self, seat: Seat, renderer: Renderer) -> Stage:
+        return Stage(
             world=self._world,
             lock=self._lock,
             folder=self._folder,
@@ -324,10 +325,15 @@ class _Run:
             talk=self._scene.talk,
             on_row=self._count,
             on_ready=self._libraries.note,
+            kept={},
             is_over=self._is_over,
         )
+
+    def _point(self, name: str, stage: Stage) -> None:
         anchored = {anchor.suite for anchor in self._anchors.of(name)}
         mine = [job for job in self._open.values() if job.point == name]
+        if not write_bases(stage, mine):
+            return
         for event in run_point(stage, name, sorted(mine, key=lambda job: job.suite not in anchored)):
             match event:
                 case Broken():
@@ -340,20 +346,22 @@ class _Run:
     def _count(self, row: Row) -> None:
         self._measured += is_done(row)
 
-    def _again(self, seat: Seat) -> None:
+    def _again(self, stage: Stage) -> None:
         """Rule 8: the files, and the libraries of the engine that is still running.
 
         What was measured with something that changed is set aside, and measured again by the next run.
         """
         self._doubt(look_again(self._world, self._lock, self._sight, self._scene.places))
-        self._doubt(self._libraries.again(seat) if seat.is_up else [])
+        self._doubt(kept_again(stage))
+        self._doubt(self._libraries.again(stage.seat) if stage.seat.is_up else [])
         self._looked_again = True
 
     def _doubt(self, found: list[Finding]) -> None:
         stopping = self._stops(found)
         self._late += stopping
         for job in self._jobs:
-            doubts = ("engine.", *(f"model.{name}." for name in models_of(self._lock, job)))
+            models = (f"model.{name}." for name in models_of(self._lock, job))
+            doubts = ("engine.", f"suite.{job.suite}.reference.", *models)
             if job.name not in self._taken and any(one.where.startswith(doubts) for one in stopping):
                 self._folder.set_aside(job.name, self._segment)
 

@@ -1,56 +1,32 @@
 """Running the open jobs of one point: load it, hold it against the lock, try the graders, ask.
 
-Rules 4 to 7 of ``core.verify`` are checked here, again after every restart of the engine. Nothing is measured before
-all of them hold and every grader has passed its trials.
+Rule 6 of ``core.verify`` is checked here. Nothing is measured before rules 4 to 7 hold and every grader has passed its
+trials.
 
-Does not live here: which points run, rule 8, the seal (``flows.run``).
+Does not live here: loading a point (``flows.preparing``), which points run, rule 8, the seal (``flows.run``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import msgspec
 from msgspec import UNSET
 
-from qlock.core import facts
-from qlock.core.base import Base, Count
+from qlock.core.base import Base
 from qlock.core.exchange import Completed, Failed
-from qlock.core.gguf import describe
-from qlock.core.lock import Lock, PointPin
+from qlock.core.lock import PointPin
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Record, Row, is_done, tokens_of
-from qlock.core.verify import Finding, differences, entries
-from qlock.engines.interface import Engine, Load
+from qlock.core.verify import Finding, differences
 from qlock.errors import InputError, QlockError
-from qlock.flows import proving
-from qlock.flows.asking import Asker, Question, respondent
-from qlock.flows.conditions import note_memory
 from qlock.flows.driver import Driver
 from qlock.flows.fitting import refuse_misfit
 from qlock.flows.grading import TrialFailure, try_grader
-from qlock.flows.headers import header_of as gguf_header_of
+from qlock.flows.held_against import HeldAgainst
 from qlock.flows.laps import Laps
-from qlock.flows.obedience import said_findings
-from qlock.flows.proving import Exam
-from qlock.flows.references import is_beside, load_beside
+from qlock.flows.preparing import Progress, Sitting, Stage, sit, slots_of, take_point
 from qlock.flows.refusal import refuse
-from qlock.flows.room import check_room
-from qlock.flows.run_folder import RunFolder, header_of, row_bytes
-from qlock.flows.seat import Seat
-from qlock.world.interface import World
-from qlock.world.render import Renderer
-
-
-class Progress(Base, frozen=True, kw_only=True):
-    """How far a job is."""
-
-    job: str
-    done: Count
-    items: Count
-    tokens: Count
-    """Generated or scored since this stretch of running began."""
+from qlock.flows.run_folder import header_of, row_bytes
 
 
 class Broken(Base, frozen=True, kw_only=True):
@@ -69,36 +45,6 @@ class TrialsFailedError(QlockError):
         self.trials = trials
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the points of one stretch of running share."""
-
-    world: World
-    lock: Lock
-    folder: RunFolder
-    weights: dict[str, tuple[str, ...]]
-    pci_bus_id: tuple[str, ...]
-    """Where the cards sit that the engine is given."""
-    exams: tuple[Exam, ...]
-    seat: Seat
-    renderer: Renderer
-    segment: int
-    allow: tuple[str, ...]
-    talk: Callable[[Progress], None]
-    on_row: Callable[[Row], None]
-    """Told of each row that was stored."""
-    on_ready: Callable[[Engine], None]
-    """Told of each engine that has loaded a point and is as locked."""
-    is_over: Callable[[], bool] = lambda: False
-    """Whether the time is up: then nothing more is asked."""
-
-
-class Sitting(msgspec.Struct, frozen=True, kw_only=True):
-    """One suite at the loaded point, with its questions."""
-
-    asker: Asker
-    questions: tuple[Question, ...]
-
-
 def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Broken]:
     """Do the open jobs of a point in their order; gives each closed record, and each item that could not be answered.
 
@@ -108,99 +54,21 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
         EngineError: The engine does not come up again.
     """
     pin = next(pin for pin in stage.lock.point if pin.name == name)
-    weights = stage.weights[pin.model]
     laps = Laps(stage.world.clock)
-    stage.seat.point(lambda engine: _prepare(stage, pin, engine, laps))
-    assert isinstance(pin.read_back, facts.ReadBack)
-    template = _model_template(stage.world, weights)
-    asked: dict[str, Sitting] = {}
-    for exam in stage.exams:
-        if any(job.suite == exam.pin.name for job in jobs):
-            asker = proving.asker(
-                respondent(stage.seat, pin.read_back),
-                stage.renderer,
-                exam,
-                model_template=template,
-                frozen_date=stage.lock.frozen_date,
-            )
-            asked[exam.pin.name] = Sitting(asker=asker, questions=proving.questions_of(asker, exam))
+    take_point(stage, pin, laps)
+    asked = {
+        exam.pin.name: sit(stage, pin, exam)
+        for exam in stage.exams
+        if any(job.suite == exam.pin.name for job in jobs)
+    }
     _check_prompts(stage, pin, asked)
     _try_graders(asked)
-    slots = load_of(stage.lock, pin, weights).setting.slots
-    beside = ""
+    against = HeldAgainst(stage, pin, laps)
     for job in jobs:
         if stage.is_over():
             return
-        suite = asked[job.suite].asker.suite
-        if is_beside(suite) and suite.reference != beside:
-            beside = suite.reference
-            _put_beside(stage, pin, beside, laps=laps)
-        yield from _job(stage, job, asked[job.suite], laps, slots=slots)
-
-
-def prepare_point(
-    world: World,
-    lock: Lock,
-    pin: PointPin,
-    engine: Engine,
-    weights: tuple[str, ...],
-    *,
-    pci_bus_id: tuple[str, ...],
-) -> list[Finding]:
-    """Rules 4, 5 and 7: load a point and give what is not as locked.
-
-    Args:
-        world: This machine.
-        lock: Of the run.
-        pin: The point.
-        engine: One that is given the cards alone.
-        weights: Paths of the point's files.
-        pci_bus_id: Where those cards sit.
-    """
-    load = load_of(lock, pin, weights)
-    where = f"point.{pin.name}"
-    check_room(world, load)
-    read_back = engine.load(load)
-    found = proving.hold_read_back(where, pin.read_back, load.setting, read_back)
-    found += said_findings(engine, where, load.setting, given=pci_bus_id)
-    behaviour = proving.behave(engine, read_back)
-    found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
-    found += proving.hold_nats(where, pin.plain_text_nats, behaviour.plain_text_nats)
-    engine_pin = next(entry for entry in lock.engine if entry.name == pin.engine)
-    return found + proving.see_engine(world, engine, engine_pin, rule="engine-files")[1]
-
-
-def load_of(lock: Lock, pin: PointPin, weights: tuple[str, ...]) -> Load:
-    """What is loaded for a point."""
-    return Load(
-        weights=weights, setting=next(setting for setting in lock.setting if setting.name == pin.setting)
-    )
-
-
-def _prepare(stage: Stage, pin: PointPin, engine: Engine, laps: Laps) -> None:
-    weights = stage.weights[pin.model]
-    found = prepare_point(stage.world, stage.lock, pin, engine, weights, pci_bus_id=stage.pci_bus_id)
-    refuse(found, allow=stage.allow)
-    note_memory(stage.folder, stage.segment, pin.name, engine.memory())
-    stage.on_ready(engine)
-    laps.begin()
-
-
-def _put_beside(stage: Stage, pin: PointPin, name: str, *, laps: Laps) -> None:
-    """Have the reference beside the point from now on."""
-    reference = next(point for point in stage.lock.point if point.name == name)
-    own, other = (load_of(stage.lock, point, stage.weights[point.model]) for point in (pin, reference))
-
-    def prepare(engine: Engine) -> None:
-        refuse(load_beside(stage.world, engine, own, other, reference), allow=stage.allow)
-        laps.begin()
-
-    stage.seat.beside(prepare)
-
-
-def _model_template(world: World, weights: tuple[str, ...]) -> str | None:
-    template = describe(gguf_header_of(world, Path(weights[0]))).template
-    return None if template is UNSET else template
+        against.need(asked[job.suite].asker.suite)
+        yield from _job(stage, job, asked[job.suite], laps)
 
 
 def _check_prompts(stage: Stage, pin: PointPin, asked: dict[str, Sitting]) -> None:
@@ -225,7 +93,7 @@ def _try_graders(asked: dict[str, Sitting]) -> None:
         raise TrialsFailedError(tuple(failures))
 
 
-def _job(stage: Stage, job: Job, sitting: Sitting, laps: Laps, *, slots: int) -> Iterator[Record | Broken]:
+def _job(stage: Stage, job: Job, sitting: Sitting, laps: Laps) -> Iterator[Record | Broken]:
     every = sitting.questions
     if job.part is not UNSET and len(every) != job.items:
         raise InputError(
@@ -258,7 +126,7 @@ def _job(stage: Stage, job: Job, sitting: Sitting, laps: Laps, *, slots: int) ->
         )
         left = tuple(question for question in questions if question.item.id not in done)
         laps.begin()
-        driver.ask(left, slots=slots)
+        driver.ask(left, slots=slots_of(stage, job.point))
     record = stage.folder.present_record(job.name)
     broken = [row for row in record.rows if not is_done(row)]
     for row in broken:

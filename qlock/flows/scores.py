@@ -5,7 +5,7 @@ Does not live here: grading one row (``flows.grading``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET, UnsetType
 
@@ -82,6 +82,12 @@ def job_scores(folder: RunFolder, lock: Lock) -> Iterator[JobScore]:
                 score=found,
                 distance=_distance(folder, lock, job, grades),
             )
+
+
+def without_score(todo: Iterable[Job], scores: Iterable[JobScore]) -> tuple[str, ...]:
+    """Names of the jobs that have none; a shard of a job has no score of its own."""
+    scored = {score.job for score in scores}
+    return tuple(job.name for job in todo if job.name not in scored and job.part is UNSET)
 
 
 def _distance(folder: RunFolder, lock: Lock, job: Job, grades: tuple[Grade, ...]) -> Distance | UnsetType:

@@ -17,7 +17,7 @@ from qlock.cli.progress import (
 )
 from qlock.cli.shown import Talk
 from qlock.flows.fetch import Progress as Transfer
-from qlock.flows.run_point import Progress
+from qlock.flows.preparing import Progress
 from tests.fakes.world import SetClock
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from qlock.core.distance import ROUNDING_FLOOR_NATS, Distance, distance_of, floor_of, has_divergences
 from qlock.core.exchange import Outcome, Right
-from qlock.core.kld import STORED_FLOOR_NATS
+from qlock.core.kept_logits import FLOOR_NATS
 from qlock.core.lock import Lock
 from qlock.core.stats import CannotTell
 from tests.fakes.comparisons import a_distance
@@ -82,7 +82,7 @@ def test_what_cannot_be_told_from_nothing(mean: float, stored: bool, below: bool
 def test_the_floor_follows_from_how_the_reference_is_had() -> None:
     suite = a_kld_suite()
     assert floor_of(suite) == ROUNDING_FLOOR_NATS
-    assert floor_of(replace(suite, params={**suite.params, "stored": True})) == STORED_FLOOR_NATS
+    assert floor_of(replace(suite, params={**suite.params, "stored": True})) == FLOOR_NATS
 
 
 def test_an_item_without_divergences_leaves_no_distance() -> None:

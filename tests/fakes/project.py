@@ -18,10 +18,10 @@ from qlock.core.base import Base
 from qlock.core.record import SealedJob
 from qlock.errors import QlockError
 from qlock.flows import resolve, run
+from qlock.flows.preparing import Progress
 from qlock.flows.resolve import Resolved
 from qlock.flows.run import Ran
 from qlock.flows.run_folder import RunFolder
-from qlock.flows.run_point import Progress
 from qlock.world.hub import open_hub
 from qlock.world.hub.remote import RealRemote
 from qlock.world.interface import World

@@ -8,8 +8,8 @@ import pytest
 from qlock.engines.interface import Done, Load, Measured, Work
 from qlock.errors import AbsentError, EngineError, InputError
 from qlock.flows.anchors import AnchorCheck
+from qlock.flows.preparing import Progress
 from qlock.flows.run_folder import RunFolder
-from qlock.flows.run_point import Progress
 from qlock.world.journal import Journal
 from tests.fakes.engine import FakeEngine
 from tests.fakes.project import (

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qlock.errors import InputError
+from qlock.flows.preparing import Progress
 from qlock.flows.run_folder import RunFolder
-from qlock.flows.run_point import Progress
 from tests.fakes.project import Killed, Project, edit, folder_of, kill_after, tiny_gguf, with_a_third_model
 
 ALL_ITEMS = 22

@@ -1,0 +1,148 @@
+"""What the jobs of a point are held against: the reference beside it, or a kept file of what the reference said.
+
+Files that are not there yet are written before any point that needs them is loaded, with the reference in the seat. A
+reference is held against itself beside itself: nothing is loaded twice, and nothing differs.
+
+Does not live here: the reference's pins (``flows.references``), the files (``flows.kept_base``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from qlock.core.lock import PointPin, SuitePin
+from qlock.core.plan import Job
+from qlock.core.units import bytes_text
+from qlock.core.verify import Finding, differences, missing
+from qlock.engines.interface import Engine, KeptFile
+from qlock.errors import AbsentError
+from qlock.flows.kept_base import (
+    KeptBase,
+    Part,
+    base_of,
+    bases_of,
+    check_room_on_disk,
+    is_whole,
+    keep,
+    look_at,
+)
+from qlock.flows.laps import Laps
+from qlock.flows.loaded import is_untouched, loaded_file, touched
+from qlock.flows.preparing import Progress, Stage, load_of, sit, take_point
+from qlock.flows.references import is_beside, is_stored, load_beside
+from qlock.flows.refusal import refuse
+
+
+class HeldAgainst:
+    """Puts beside a point what its next job is held against; nothing is put twice.
+
+    Args:
+        stage: Of the stretch.
+        pin: The point, which is loaded.
+        laps: To begin again when it is there.
+    """
+
+    def __init__(self, stage: Stage, pin: PointPin, laps: Laps) -> None:
+        self._stage = stage
+        self._pin = pin
+        self._laps = laps
+        self._there = ""
+
+    def need(self, suite: SuitePin) -> None:
+        """Have what a suite needs.
+
+        Raises:
+            FindingsError: It is not as locked.
+        """
+        is_itself = suite.reference == self._pin.name
+        if is_beside(suite) or (is_stored(suite) and is_itself):
+            self._put(f"point {suite.reference}", lambda engine: self._beside(engine, suite.reference))
+        elif is_stored(suite):
+            base = base_of(self._stage.lock, suite, self._pin.name, self._stage.folder.whole.parent)
+            self._put(f"file {base.path}", lambda engine: self._from_file(engine, base))
+
+    def _put(self, what: str, prepare: Callable[[Engine], object]) -> None:
+        if what == self._there:
+            return
+
+        def prepared(engine: Engine) -> None:
+            prepare(engine)
+            self._laps.begin()
+
+        self._stage.seat.beside(prepared)
+        self._there = what
+
+    def _beside(self, engine: Engine, name: str) -> None:
+        stage = self._stage
+        reference = next(point for point in stage.lock.point if point.name == name)
+        own, other = (
+            load_of(stage.lock, point, stage.weights[point.model]) for point in (self._pin, reference)
+        )
+        refuse(load_beside(stage.world, engine, own, other, reference), allow=stage.allow)
+
+    def _from_file(self, engine: Engine, base: KeptBase) -> None:
+        stage = self._stage
+        # Before its bytes are read, so that whatever happens to it from then on shows.
+        stage.kept.setdefault(base.path, loaded_file(base.where, base.path))
+        refuse(look_at(stage.world, base), allow=stage.allow)
+        engine.refer(KeptFile(path=str(base.path)))
+
+
+def write_bases(stage: Stage, jobs: Iterable[Job]) -> bool:
+    """Write every kept file that jobs need and that is not whole; gives whether all are there now.
+
+    Raises:
+        FindingsError: What lies there is of something else, or the reference is not as locked.
+        AbsentError: Another process writes one, or the disk is full.
+        EngineError: The engine died again and again.
+    """
+    bases = bases_of(stage.lock, jobs, stage.folder.whole.parent)
+    for base in bases:
+        refuse(look_at(stage.world, base), allow=stage.allow)
+    return all(is_whole(stage.world, base) or _write(stage, base) for base in bases)
+
+
+def check_disk(stage: Stage, jobs: Iterable[Job]) -> None:
+    """Stop before anything is loaded where the disk has no room for the files that jobs need.
+
+    Raises:
+        AbsentError: With what is needed and what there is.
+    """
+    runs = stage.folder.whole.parent
+    check_room_on_disk(stage.world, bases_of(stage.lock, jobs, runs), runs)
+
+
+def kept_again(stage: Stage) -> list[Finding]:
+    """Rule 8: kept files that are no longer those that were looked at."""
+    found = []
+    for path, before in stage.kept.items():
+        try:
+            now = loaded_file(before.where, path)
+        except AbsentError as error:
+            found.append(missing("after-the-run", before.where, "present", str(error)))
+            continue
+        if not is_untouched(before, now):
+            found.append(touched(before.where))
+    return found
+
+
+def _write(stage: Stage, base: KeptBase) -> bool:
+    reference = next(point for point in stage.lock.point if point.name == base.reference)
+    take_point(stage, reference, Laps(stage.world.clock))
+    exam = next(exam for exam in stage.exams if exam.pin.name == base.suite)
+    sat = sit(stage, reference, exam)
+    where = f"point.{reference.name}.prompts.{base.suite}"
+    refuse(differences("prompts", where, base.prompts, sat.asker.pin(sat.questions)), allow=stage.allow)
+    parts = tuple(
+        Part(number=number, tokens=question.first.tokens, score_from=base.layout.score_from)
+        for number, question in enumerate(sat.questions)
+    )
+    name = f"{base.reference} for {base.suite}, kept in {bytes_text(base.layout.total_bytes)}"
+    total = 0
+
+    def tell(done: int, tokens: int) -> None:
+        nonlocal total
+        total += tokens
+        stage.talk(Progress(job=name, done=done, items=len(parts), tokens=total))
+
+    return keep(stage.world, stage.seat, base, parts, tell=tell, is_over=stage.is_over)

@@ -1,0 +1,154 @@
+"""Making a point ready: what all points of one stretch of running share, loading one, and the questions of its suites.
+
+Rules 4, 5 and 7 of ``core.verify`` are checked here. Does not live here: asking (``flows.run_point``), and what a point
+is held against (``flows.held_against``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+
+from qlock.core import facts
+from qlock.core.base import Base, Count
+from qlock.core.gguf import describe
+from qlock.core.lock import Lock, PointPin
+from qlock.core.record import Row
+from qlock.core.verify import Finding, entries
+from qlock.engines.interface import Engine, Load
+from qlock.flows import proving
+from qlock.flows.asking import Asker, Question, respondent
+from qlock.flows.conditions import note_memory
+from qlock.flows.headers import header_of as gguf_header_of
+from qlock.flows.laps import Laps
+from qlock.flows.loaded import LoadedFile
+from qlock.flows.obedience import said_findings
+from qlock.flows.proving import Exam
+from qlock.flows.refusal import refuse
+from qlock.flows.room import check_room
+from qlock.flows.run_folder import RunFolder
+from qlock.flows.seat import Seat
+from qlock.world.interface import World
+from qlock.world.render import Renderer
+
+
+class Progress(Base, frozen=True, kw_only=True):
+    """How far a job is."""
+
+    job: str
+    done: Count
+    items: Count
+    tokens: Count
+    """Generated or scored since this stretch of running began."""
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the points of one stretch of running share."""
+
+    world: World
+    lock: Lock
+    folder: RunFolder
+    weights: dict[str, tuple[str, ...]]
+    pci_bus_id: tuple[str, ...]
+    """Where the cards sit that the engine is given."""
+    exams: tuple[Exam, ...]
+    seat: Seat
+    renderer: Renderer
+    segment: int
+    allow: tuple[str, ...]
+    talk: Callable[[Progress], None]
+    on_row: Callable[[Row], None]
+    """Told of each row that was stored."""
+    on_ready: Callable[[Engine], None]
+    """Told of each engine that has loaded a point and is as locked."""
+    kept: dict[Path, LoadedFile]
+    """Every kept file that was used, as it was when it was looked at; filled while points run."""
+    is_over: Callable[[], bool] = lambda: False
+    """Whether the time is up: then nothing more is asked."""
+
+
+class Sitting(msgspec.Struct, frozen=True, kw_only=True):
+    """One suite at the loaded point, with its questions."""
+
+    asker: Asker
+    questions: tuple[Question, ...]
+
+
+def slots_of(stage: Stage, point: str) -> int:
+    """How many rows a point decodes side by side."""
+    pin = next(pin for pin in stage.lock.point if pin.name == point)
+    return load_of(stage.lock, pin, stage.weights[pin.model]).setting.slots
+
+
+def prepare_point(
+    world: World,
+    lock: Lock,
+    pin: PointPin,
+    engine: Engine,
+    weights: tuple[str, ...],
+    *,
+    pci_bus_id: tuple[str, ...],
+) -> list[Finding]:
+    """Rules 4, 5 and 7: load a point and give what is not as locked.
+
+    Args:
+        world: This machine.
+        lock: Of the run.
+        pin: The point.
+        engine: One that is given the cards alone.
+        weights: Paths of the point's files.
+        pci_bus_id: Where those cards sit.
+    """
+    load = load_of(lock, pin, weights)
+    where = f"point.{pin.name}"
+    check_room(world, load)
+    read_back = engine.load(load)
+    found = proving.hold_read_back(where, pin.read_back, load.setting, read_back)
+    found += said_findings(engine, where, load.setting, given=pci_bus_id)
+    behaviour = proving.behave(engine, read_back)
+    found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
+    found += proving.hold_nats(where, pin.plain_text_nats, behaviour.plain_text_nats)
+    engine_pin = next(entry for entry in lock.engine if entry.name == pin.engine)
+    return found + proving.see_engine(world, engine, engine_pin, rule="engine-files")[1]
+
+
+def load_of(lock: Lock, pin: PointPin, weights: tuple[str, ...]) -> Load:
+    """What is loaded for a point."""
+    return Load(
+        weights=weights, setting=next(setting for setting in lock.setting if setting.name == pin.setting)
+    )
+
+
+def take_point(stage: Stage, pin: PointPin, laps: Laps) -> None:
+    """Have the seat take a point, now and after every restart, and refuse what is not as locked.
+
+    Raises:
+        FindingsError: Rules 4, 5 or 7 found something.
+    """
+    stage.seat.point(lambda engine: _prepare(stage, pin, engine, laps))
+
+
+def sit(stage: Stage, pin: PointPin, exam: Exam) -> Sitting:
+    """One suite at the loaded point, with its questions."""
+    assert isinstance(pin.read_back, facts.ReadBack)
+    template = describe(gguf_header_of(stage.world, Path(stage.weights[pin.model][0]))).template
+    asker = proving.asker(
+        respondent(stage.seat, pin.read_back),
+        stage.renderer,
+        exam,
+        model_template=None if template is UNSET else template,
+        frozen_date=stage.lock.frozen_date,
+    )
+    return Sitting(asker=asker, questions=proving.questions_of(asker, exam))
+
+
+def _prepare(stage: Stage, pin: PointPin, engine: Engine, laps: Laps) -> None:
+    weights = stage.weights[pin.model]
+    found = prepare_point(stage.world, stage.lock, pin, engine, weights, pci_bus_id=stage.pci_bus_id)
+    refuse(found, allow=stage.allow)
+    note_memory(stage.folder, stage.segment, pin.name, engine.memory())
+    stage.on_ready(engine)
+    laps.begin()
