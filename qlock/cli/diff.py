@@ -84,8 +84,6 @@ def _diff(means: Means, line: Line) -> Answer:
         raise UsageError(f"got both --json and --format {line.format}, expected one of them")
     name = "json" if line.as_json else line.format
     report = _report(name)
-    if line.at_most_gb is not None and "render_all" not in report:
-        raise UsageError(f"got --at-most-gb with format {name}, which shows no ladder")
     world = means.world()
     comparisons = flow.diff(
         world,
@@ -99,7 +97,7 @@ def _diff(means: Means, line: Line) -> Answer:
         ),
     )
     code = exit_code_of(comparisons)
-    text = _text(name, report, comparisons, line.at_most_gb)
+    text = _text(report, comparisons, line.at_most_gb)
     if line.output is not None:
         from qlock.flows.writing import write_file
 
@@ -122,31 +120,33 @@ def _report(name: str) -> dict[str, Any]:
     return vars(importlib.import_module(f"qlock.reports.{name}"))
 
 
-def _text(
-    name: str, report: dict[str, Any], comparisons: tuple[Comparison, ...], at_most_gb: float | None
-) -> str:
-    """All comparisons as one document: an array in JSON, in one view where there is one, else one below the other."""
+def _text(report: dict[str, Any], comparisons: tuple[Comparison, ...], at_most_gb: float | None) -> str:
+    """All comparisons as one document."""
     from msgspec import UNSET
 
     from qlock.core.ladder import ladder
     from qlock.core.units import bytes_of_gb
 
-    if "render_all" in report and (len(comparisons) > 1 or at_most_gb is not None):
+    text: str
+    if len(comparisons) == 1 and at_most_gb is None:
+        text = report["render"](comparisons[0])
+    else:
         at_most_bytes = UNSET if at_most_gb is None else bytes_of_gb(at_most_gb)
-        text: str = report["render_all"](ladder(comparisons, at_most_bytes=at_most_bytes))
-        return text
-    shown: list[str] = [report["render"](comparison) for comparison in comparisons]
-    if name == "json":
-        return "[" + ",\n".join(text.strip() for text in shown) + "]\n"
-    return "\n".join(shown)
+        text = report["render_all"](ladder(comparisons, at_most_bytes=at_most_bytes))
+    return text
 
 
 def _say(means: Means, comparisons: tuple[Comparison, ...], code: ExitCode) -> None:
+    """Of each comparison the first reason why it is not valid, or its gates; the report has them all."""
     from qlock.reports.interface.gates import named, reason
 
     for comparison in comparisons:
-        for why in comparison.why:
-            means.talk.say("error", f"{comparison.b.point} against {comparison.a.point}: {why}")
+        if comparison.why:
+            first, *others = comparison.why
+            more = f" (and {len(others)} more)" if others else ""
+            pair = f"{comparison.b.point} against {comparison.a.point}"
+            means.talk.say("error", f"{pair}: {comparison.state}: {first}{more}")
+            continue
         for gate in comparison.gate:
             if gate.verdict != "pass":
                 told = f"{named(gate)}: {gate.verdict}: {reason(gate)}"

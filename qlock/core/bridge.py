@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from qlock.core.agreement import is_equal, wrote
 from qlock.core.base import Base, Count, Finite, Share
-from qlock.core.differing import Topic, brief
+from qlock.core.differing import Topic, quoted
 from qlock.core.endings import UNFINISHED
 from qlock.core.escape import for_message
 from qlock.core.pairs import Half, Pair, ending_of, pair
@@ -110,7 +110,7 @@ def _beyond(found: Iterable[Difference], meant: frozenset[Topic]) -> list[Differ
 
 def _told(what: str, found: list[Difference]) -> Iterator[str]:
     for one in found[:_MOST_WHY]:
-        yield f"in the step {what}, {one.path} differs too: `{brief(one.a)}` and `{brief(one.b)}`"
+        yield f"in the step {what}, {one.path} differs too: {quoted(one.a)} and {quoted(one.b)}"
     if len(found) > _MOST_WHY:
         yield f"in the step {what}, {len(found) - _MOST_WHY} more differ"
 

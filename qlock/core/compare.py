@@ -38,17 +38,19 @@ from qlock.core.comparison import (
     Distances,
     Recipes,
     Shown,
+    Speeds,
     State,
     Suite,
     TypeRow,
 )
-from qlock.core.differing import brief
+from qlock.core.differing import quoted
 from qlock.core.distance import distance_of, floor_of
 from qlock.core.endings import Endings, endings
 from qlock.core.escape import for_message
 from qlock.core.exchange import Ungraded
 from qlock.core.gates import Gate, Ground, judge
 from qlock.core.lock import ModelPin, SuitePin
+from qlock.core.memory import memory_bytes
 from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
 from qlock.core.plan import jobs
@@ -57,6 +59,7 @@ from qlock.core.rules import MemoryAtMost, SpeedAtLeast
 from qlock.core.scores import Levels, Score, against_noise, described, is_cost, score, withheld
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, same_tokenizer, suites_of
 from qlock.core.slices import slices
+from qlock.core.speed import speed_of
 from qlock.core.stats import CannotTell
 from qlock.core.validity import Difference, Treatment, differences
 from qlock.errors import InputError
@@ -182,7 +185,7 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True):
 def _state(a: Side, b: Side, found: tuple[Difference, ...]) -> tuple[State, tuple[str, ...]]:
     """Whether the comparison is valid, and why not."""
     why = [
-        f"{one.standing}: {one.path}: A has `{brief(one.a)}`, B has `{brief(one.b)}`"
+        f"{one.standing}: {one.path}: A has {quoted(one.a)}, B has {quoted(one.b)}"
         f"{f' ({one.why})' if one.why else ''}"
         for one in sorted(found, key=lambda one: one.standing != "fatal")
         if one.standing in ("fatal", "confound")
@@ -232,6 +235,7 @@ def _suite(frame: _Frame, name: str, pairing: Pairing) -> Suite:
         ),
         slices=slices(pairing.scored, describe_only=_WITHHELD[frame.state]),
         noise=floors,
+        speeds=Speeds(a=speed_of(mine), b=speed_of(theirs)),
         distances=_distances(frame, name),
     )
 
@@ -284,7 +288,7 @@ def _score(
         case Endings(gap=gap) if gap.differs and found.verdict in ("b-better", "b-worse"):
             found = withheld(
                 found,
-                f"unfinished replies lean to one side (only A {gap.only_a}, only B {gap.only_b} pairs), "
+                f"unfinished replies lean to one side (pairs with A's alone {gap.only_a}, B's alone {gap.only_b}), "
                 "so the scores say how far each came, not which is better",
             )
         case _:
@@ -327,6 +331,7 @@ def _shown(side: Side) -> Shown:
         device=for_message(device_of(side).name),
         repeatable="unknown" if point.repeatable is UNSET else point.repeatable,
         record="sealed" if side.sealed else "open",
+        memory_bytes=memory_bytes(side),
         warnings=tuple(map(for_message, model_of(side).warnings)),
     )
 

@@ -22,6 +22,7 @@ from qlock.core.noise import Floor
 from qlock.core.pairs import Loss
 from qlock.core.scores import Score
 from qlock.core.slices import Slices
+from qlock.core.speed import Speed
 from qlock.core.stats import CannotTell
 from qlock.core.validity import Difference, Treatment
 from qlock.errors import ExitCode
@@ -43,6 +44,8 @@ class Shown(Base, frozen=True, kw_only=True):
     repeatable: str
     record: Literal["sealed", "open", "none"]
     """What there is of a run; ``none`` where locks alone are compared."""
+    memory_bytes: Count | CannotTell
+    """What the point took, by the engine's own account; on the cards, where the device has some."""
     warnings: tuple[str, ...]
 
 
@@ -74,6 +77,13 @@ class Distances(Base, frozen=True, kw_only=True):
     b: Distance | CannotTell
 
 
+class Speeds(Base, frozen=True, kw_only=True):
+    """How fast each side answered."""
+
+    a: Speed | CannotTell
+    b: Speed | CannotTell
+
+
 class Suite(Base, frozen=True, kw_only=True):
     """One suite that both sides sat."""
 
@@ -87,6 +97,7 @@ class Suite(Base, frozen=True, kw_only=True):
     agreement: Agreement | CannotTell
     slices: Slices
     noise: tuple[Floor, ...]
+    speeds: Speeds
     distances: Distances | UnsetType = UNSET
     """Unset where the suite is not about a reference."""
 

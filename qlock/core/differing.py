@@ -187,6 +187,11 @@ def brief(value: str) -> str:
     return f"{value[:19]}…" if is_digest(value) else value
 
 
+def quoted(value: str) -> str:
+    """The same in backticks within a sentence; ``nothing`` where it is empty."""
+    return f"`{brief(value)}`" if value else "nothing"
+
+
 def _brief(digest: Any) -> str:
     return brief(digest) if isinstance(digest, str) else _MISSING
 

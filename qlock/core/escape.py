@@ -48,10 +48,13 @@ _XML = str.maketrans(
 )
 
 _MARKDOWN = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"} | {mark: f"\\{mark}" for mark in "\\`*[]|~$"}
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in "\\`*[]|~$"}
 )
 _UNDERSCORE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BLOCK_START = re.compile(r"( *)(?:([-+#=])|(\d{1,9})([.)]))")
+_LINKED_AT = re.compile(r"(?<![A-Za-z0-9])@|@(?=[A-Za-z0-9_-]+\.[A-Za-z0-9_-])")
+"""What GitHub takes for a mention, or for a part of an address."""
+_QUOTED = re.compile(r"`([^`]+)`")
 _BACKTICKS = re.compile(r"`+")
 
 _KEPT: dict[Newlines, str] = {"keep": "\n", "arrow": ""}
@@ -116,14 +119,43 @@ def for_xml(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
 def for_markdown(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     """One line of Markdown (CommonMark, GitHub's tables) that renders as exactly the visible text.
 
-    Nothing in it is markup: no tag, link, image, automatic link, emphasis, code, table border, formula, or
-    start of a block. An underscore inside a word stays bare, where Markdown gives it no meaning, so that
-    ``Q4_K_M`` can be read in the source as well.
+    Nothing in it is markup: no tag, link, image, automatic link, mention, emphasis, code, table border, formula, or
+    start of a block. An underscore or an ``@`` inside a word stays bare, where Markdown gives it no meaning, so that
+    ``Q4_K_M@f16kv`` can be read in the source as well.
+    """
+    return _at_the_start(_inert(_shortened(text, limit=limit, keep="")))
+
+
+def for_markdown_cell(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
+    """The same within a row of a table, where no block can start: ``-1.5 points`` stays as it is."""
+    line = _inert(_shortened(text, limit=limit, keep=""))
+    return f"&#32;{line[1:]}" if line.startswith(" ") else line
+
+
+def for_markdown_sentence(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
+    """One line of Markdown in which what stands in backticks is code, as in a message; all else is as ever.
+
+    Code shows its text as it is, so no text can come out of it; a backtick without a second one stays a backtick.
     """
     line = _shortened(text, limit=limit, keep="")
+    pieces, end = [], 0
+    for found in _QUOTED.finditer(line):
+        pieces += [_inert(line[end : found.start()]), found[0]]
+        end = found.end()
+    written = "".join([*pieces, _inert(line[end:])])
+    return written if line.startswith("`") and pieces else _at_the_start(written)
+
+
+def _inert(line: str) -> str:
+    """The line with everything escaped that is markup wherever it stands."""
     line = _UNDERSCORE.sub(r"\\_", line.translate(_MARKDOWN))
     # GitHub links bare addresses; a reference in place of one character is the same text and no address.
-    line = line.replace("://", "&#58;//").replace("www.", "www&#46;").replace("WWW.", "WWW&#46;")
+    line = _LINKED_AT.sub("&#64;", line).replace("://", "&#58;//")
+    return line.replace("www.", "www&#46;").replace("WWW.", "WWW&#46;")
+
+
+def _at_the_start(line: str) -> str:
+    """The line with everything escaped that is markup at its start alone."""
     start = _BLOCK_START.match(line)
     if start:
         spaces, mark, number, after = start.groups()

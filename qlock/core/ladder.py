@@ -17,10 +17,26 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.agreement import Agreement
 from qlock.core.base import Base, Count, Finite, Share
-from qlock.core.comparison import Comparison, State, Suite
+from qlock.core.comparison import Comparison, Distances, State, Suite
+from qlock.core.distance import Distance
 from qlock.core.endings import UNFINISHED, Endings
 from qlock.core.scores import Levels, Measure, Verdict, is_cost
+from qlock.core.speed import Speed
 from qlock.core.stats import CannotTell, Interval
+
+LADDER_VERSION = 1
+
+
+class MarkDistance(Base, frozen=True, kw_only=True, tag_field="kind", tag="distance"):
+    """How far a point lies from the reference that a suite names."""
+
+    kld_nats: Finite
+    """Mean KL divergence of a token."""
+    interval: Interval | CannotTell
+    at_999_nats: Finite
+    """Below it lie 99.9 % of the tokens."""
+    same_top_share: Share
+    """Tokens for which both find the same one likeliest."""
 
 
 class Mark(Base, frozen=True, kw_only=True):
@@ -40,7 +56,11 @@ class Mark(Base, frozen=True, kw_only=True):
     loop_share: Share | CannotTell
     equal_share: Share | CannotTell
     """Answers that are those of the reference."""
+    tokens_per_s: Finite | CannotTell
+    """Over the time in which an engine was there to answer."""
     is_on_front: bool
+    distance: MarkDistance | CannotTell | UnsetType = UNSET
+    """Unset where the suite is not about a reference."""
 
 
 class Rung(Base, frozen=True, kw_only=True):
@@ -53,6 +73,7 @@ class Rung(Base, frozen=True, kw_only=True):
     """Of its comparison; ``valid`` for a reference."""
     file_bytes: Count
     bits_per_weight: Finite | CannotTell
+    memory_bytes: Count | CannotTell
     mark: tuple[Mark, ...]
 
 
@@ -67,10 +88,12 @@ class Best(Base, frozen=True, kw_only=True):
 class Ladder(Base, frozen=True, kw_only=True):
     """Comparisons, and their points side by side."""
 
+    ladder_version: int
     comparison: tuple[Comparison, ...]
     rung: tuple[Rung, ...]
     """The largest first."""
-    at_most_bytes: Count | UnsetType
+    at_most_bytes: Count | UnsetType = UNSET
+    """The size that was asked for."""
     best: tuple[Best, ...]
     """One a suite; none where no size was asked for."""
 
@@ -86,6 +109,7 @@ def ladder(comparisons: Sequence[Comparison], *, at_most_bytes: int | UnsetType 
     suites = tuple(dict.fromkeys(mark.suite for rung in rungs for mark in rung.mark))
     fronts = {suite: _front(rungs, suite) for suite in suites}
     return Ladder(
+        ladder_version=LADDER_VERSION,
         comparison=tuple(comparisons),
         rung=tuple(_on_fronts(rung, fronts) for rung in rungs),
         at_most_bytes=at_most_bytes,
@@ -120,6 +144,7 @@ def _rungs(comparisons: Sequence[Comparison]) -> Iterable[Rung]:
             state=one.state,
             file_bytes=recipes.file_bytes_b,
             bits_per_weight=recipes.bits_per_weight_b,
+            memory_bytes=one.b.memory_bytes,
             mark=tuple(map(_judged, one.suite)),
         )
     for name in names:
@@ -131,6 +156,7 @@ def _rungs(comparisons: Sequence[Comparison]) -> Iterable[Rung]:
                 state="valid",
                 file_bytes=of_it[0].recipes.file_bytes_a,
                 bits_per_weight=of_it[0].recipes.bits_per_weight_a,
+                memory_bytes=of_it[0].a.memory_bytes,
                 mark=tuple(map(_reference, _fullest(of_it))),
             )
 
@@ -171,7 +197,9 @@ def _judged(suite: Suite) -> Mark:
         unfinished_share=unfinished,
         loop_share=loops,
         equal_share=equal_share,
+        tokens_per_s=_tokens_per_s(suite.speeds.b),
         is_on_front=False,
+        distance=_distance(suite, "b"),
     )
 
 
@@ -195,8 +223,32 @@ def _reference(suite: Suite) -> Mark:
         unfinished_share=unfinished,
         loop_share=loops,
         equal_share=unknown,
+        tokens_per_s=_tokens_per_s(suite.speeds.a),
         is_on_front=False,
+        distance=_distance(suite, "a"),
     )
+
+
+def _tokens_per_s(speed: Speed | CannotTell) -> float | CannotTell:
+    return speed if isinstance(speed, CannotTell) else speed.tokens_per_s
+
+
+def _distance(suite: Suite, side: Literal["a", "b"]) -> MarkDistance | CannotTell | UnsetType:
+    match suite.distances:
+        case UnsetType():
+            return UNSET
+        case Distances() as both:
+            pass
+    match both.a if side == "a" else both.b:
+        case CannotTell() as unknown:
+            return unknown
+        case Distance(figures=figures):
+            return MarkDistance(
+                kld_nats=figures.kld_nats.value,
+                interval=figures.kld_nats.interval,
+                at_999_nats=figures.quantiles.at_999,
+                same_top_share=figures.same_top_share.value,
+            )
 
 
 def _ends(suite: Suite, side: Literal["a", "b"]) -> tuple[float | CannotTell, float | CannotTell]:

@@ -44,6 +44,16 @@ ShareSpec = NonInferior | NoMoreErrors | EndingShare | AgreementShare
 """A rule about shares of a suite's items."""
 
 
+class Kld(Base, frozen=True, kw_only=True, tag_field="rule", tag="kld"):
+    """Side B's mean KL divergence from the reference that the suite names is below the margin."""
+
+    suite: Name
+    slice: str = ""
+    """As of the rules about shares."""
+    margin_nats: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)]
+    """Nats per token."""
+
+
 class SpeedAtLeast(Base, frozen=True, kw_only=True, tag_field="rule", tag="speed-at-least"):
     """Side B answers the suite at so many times the speed of side A, or more."""
 
@@ -59,11 +69,17 @@ class MemoryAtMost(Base, frozen=True, kw_only=True, tag_field="rule", tag="memor
     """On the cards, where the device has some; 6 GB are ``6_000_000_000``."""
 
 
-GateSpec = ShareSpec | SpeedAtLeast | MemoryAtMost
+GateSpec = ShareSpec | Kld | SpeedAtLeast | MemoryAtMost
 """One gate of a spec."""
 
 Rule = Literal[
-    "non-inferior", "no-more-errors", "ending-share", "agreement-share", "speed-at-least", "memory-at-most"
+    "non-inferior",
+    "no-more-errors",
+    "ending-share",
+    "agreement-share",
+    "kld",
+    "speed-at-least",
+    "memory-at-most",
 ]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
@@ -79,6 +95,8 @@ def rule_of(gate: GateSpec) -> Rule:
             return "ending-share"
         case AgreementShare():
             return "agreement-share"
+        case Kld():
+            return "kld"
         case SpeedAtLeast():
             return "speed-at-least"
         case MemoryAtMost():

@@ -353,12 +353,12 @@ def _smallest_share(marks: PairedMarks) -> Smallest:
 def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict, str]:
     if pairing.lost_share > MOST_MISSING_SHARE:
         return "withheld", (
-            f"{pairing.lost} of {pairs + pairing.lost} items are in no scored pair, "
-            f"more than {MOST_MISSING_SHARE:.0%}"
+            f"more than {MOST_MISSING_SHARE:.0%} of the items, {pairing.lost} of {pairs + pairing.lost}, "
+            "are in no scored pair"
         )
     clusters = len({pair.item for pair in pairing.scored})
     if clusters < FEWEST_PAIRS:
-        return "cannot-tell", f"{clusters} independent pairs are too few, a verdict needs {FEWEST_PAIRS}"
+        return "cannot-tell", f"a verdict needs {FEWEST_PAIRS} independent pairs, got {clusters}"
     if found.test == _NOTHING_TO_TEST:
         return "withheld", _NOTHING_TO_TEST.why
     p_value = p_of(found.test)

@@ -85,6 +85,19 @@ def slices_meant(known: Iterable[str], slice_: str) -> tuple[str, ...]:
     return (slice_,) if slice_ in names else tuple(name for name in names if name.partition("=")[2] == slice_)
 
 
+def why_no_slice(slice_: str, meant: Sequence[str], *, of: str) -> str:
+    """Why the name of a slice means none, or one of several.
+
+    Args:
+        slice_: As a gate says it.
+        meant: What it could mean.
+        of: What lies in slices: ``item``, ``scored pair``.
+    """
+    if not meant:
+        return f"no {of} lies in the slice `{for_message(slice_)}`"
+    return f"the slice `{for_message(slice_)}` could be any of {', '.join(map(for_message, meant[:5]))}"
+
+
 def _row(name: str, pairs: list[Pair], describe_only: str) -> SliceRow:
     found = paired_scores(pairs, exact=False)
     p_value: float | CannotTell

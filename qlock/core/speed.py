@@ -43,7 +43,7 @@ def speed_of(sittings: Iterable[Sitting]) -> Speed | CannotTell:
     tokens = sum(map(tokens_of, rows))
     untimed = sum(1 for row in rows if not isinstance(row.times.lap_s, float))
     if untimed:
-        return CannotTell(why=f"{untimed} of {len(rows)} rows do not say how long they took")
+        return CannotTell(why=f"rows that do not say how long they took: {untimed} of {len(rows)}")
     answering_s = math.fsum(map(_lap_s, rows))
     if not tokens or answering_s <= 0:
         return CannotTell(why="nothing was answered")
@@ -77,8 +77,8 @@ def speed_ratio(a: Sequence[Sitting], b: Sequence[Sitting], *, slots: int) -> In
     count = min(len(mine) // slots, MOST_BLOCKS)
     if count < FEWEST_BLOCKS:
         return CannotTell(
-            why=f"{len(mine)} items are too few to see how steady a speed is, "
-            f"with {slots} at once it needs {FEWEST_BLOCKS * slots}"
+            why=f"to see how steady a speed is, {FEWEST_BLOCKS * slots} items are needed with {slots} at once, "
+            f"got {len(mine)}"
         )
     keys = list(mine)
     blocks = [keys[len(keys) * k // count : len(keys) * (k + 1) // count] for k in range(count)]

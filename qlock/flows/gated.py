@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from msgspec import UNSET
 
 from qlock.core.escape import for_message
-from qlock.core.rules import GateSpec, MemoryAtMost, ShareSpec, SpeedAtLeast, rule_of
+from qlock.core.rules import GateSpec, Kld, MemoryAtMost, ShareSpec, SpeedAtLeast, rule_of
 from qlock.core.slices import slices_meant
 from qlock.errors import InputError
 from qlock.flows.kinds import items_of, params_of, suite_kind
@@ -42,7 +42,7 @@ def check_gates(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> None:
             _check_slice(gate, slices[gate.suite])
 
 
-def _check_rule(gate: ShareSpec | SpeedAtLeast, exam: Exam) -> None:
+def _check_rule(gate: ShareSpec | Kld | SpeedAtLeast, exam: Exam) -> None:
     rules = suite_kind(exam.pin.kind).gates
     rule = rule_of(gate)
     if rule not in rules:
@@ -70,7 +70,7 @@ def _as_bytes(text: str) -> tuple[int, ...]:
     return tuple(text.encode())
 
 
-def _check_slice(gate: ShareSpec, known: frozenset[str]) -> None:
+def _check_slice(gate: ShareSpec | Kld, known: frozenset[str]) -> None:
     meant = slices_meant(known, gate.slice)
     if len(meant) == 1:
         return

@@ -17,7 +17,7 @@ from qlock.core.comparison import Comparison
 from qlock.core.escape import for_xml
 from qlock.core.gates import Gate
 from qlock.core.ladder import Ladder, ladder
-from qlock.reports.interface import headline
+from qlock.reports.interface import headlines
 from qlock.reports.interface.bridge import DESCRIBES, steps
 from qlock.reports.interface.gates import asks, named, reason
 
@@ -43,7 +43,8 @@ def render(comparison: Comparison) -> str:
 
 def render_all(found: Ladder) -> str:
     """A document with one test suite for each comparison."""
-    suites = [(headline(one), tuple(_cases(one))) for one in found.comparison]
+    names = headlines(found.comparison)
+    suites = [(name, tuple(_cases(one))) for name, one in zip(names, found.comparison, strict=True)]
     every = [case for _, cases in suites for case in cases]
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from qlock.core.comparison import Comparison
-from qlock.core.escape import for_markdown
+from qlock.core.escape import for_html, for_markdown_cell, for_markdown_sentence
 from qlock.core.ladder import Ladder
-from qlock.reports.interface import Part, Row, headline, ladder_parts, parts
+from qlock.reports.interface import Part, Row, headline, headlines, ladder_parts, parts
 
 SUFFIX = ".md"
 
@@ -27,30 +27,30 @@ _ROOM_FOR_END = 200
 def render(comparison: Comparison) -> str:
     """The whole report, or as much of it as fits, with a line that says so."""
     page = _Page(MOST_CHARACTERS - _ROOM_FOR_END)
-    page.add(_heading(comparison))
+    page.add(f"## {_marked(headline(comparison))}")
     for part in parts(comparison):
         _part(page, part)
     return page.text()
 
 
-def render_all(ladder: Ladder) -> str:
+def render_all(found: Ladder) -> str:
     """All points in one view, then each comparison folded, or as much of it as fits."""
     page = _Page(MOST_CHARACTERS - _ROOM_FOR_END)
-    page.add(f"## {len(ladder.comparison)} comparisons", "")
-    page.add(*(f"- {_heading(one).lstrip('# ')}" for one in ladder.comparison))
-    for part in ladder_parts(ladder):
+    page.add(f"## {len(found.comparison)} comparisons", "")
+    lines = headlines(found.comparison)
+    page.add(*(f"- {_marked(line)}" for line in lines))
+    for part in ladder_parts(found):
         _part(page, part)
-    for one in ladder.comparison:
-        opening = ("", f"<details><summary>{for_markdown(headline(one), limit=_SENTENCE)}</summary>")
+    for one, line in zip(found.comparison, lines, strict=True):
+        opening = ("", f"<details><summary>{for_html(line, limit=_SENTENCE)}</summary>")
         with page.within(opening, ("", "</details>")) as fits:
             for part in parts(one) if fits else ():
                 _part(page, part)
     return page.text()
 
 
-def _heading(comparison: Comparison) -> str:
-    line = headline(comparison)
-    return f"## {_MARKS[line.partition(':')[0]]} {for_markdown(line, limit=_SENTENCE)}"
+def _marked(line: str) -> str:
+    return f"{_MARKS[line.partition(':')[0]]} {for_markdown_cell(line, limit=_SENTENCE)}"
 
 
 class _Page:
@@ -95,11 +95,13 @@ class _Page:
 
 
 def _part(page: _Page, part: Part) -> None:
-    heading = for_markdown(part.heading, limit=_SENTENCE)
+    heading = for_markdown_cell(part.heading, limit=_SENTENCE)
     opening: tuple[str, ...] = ("", f"### {heading}") if part.heading else ()
     closing: tuple[str, ...] = ()
     if part.is_detail:
-        opening = ("", f"<details><summary>{heading} ({len(part.rows)})</summary>")
+        # A summary stands on a line of HTML, where nothing is Markdown.
+        name = for_html(part.heading, limit=_SENTENCE)
+        opening = ("", f"<details><summary>{name} ({len(part.rows)})</summary>")
         closing = ("", "</details>")
     with page.within(opening, closing) as fits:
         if not fits:
@@ -114,9 +116,9 @@ def _part(page: _Page, part: Part) -> None:
 def _sentences(page: _Page, sentences: Iterable[str]) -> None:
     opened = False
     for text in sentences:
-        line = f"- {for_markdown(text, limit=_SENTENCE)}"
+        line = f"- {for_markdown_sentence(text, limit=_SENTENCE)}"
         opened = page.add(*(() if opened else ("",)), line) or opened
 
 
 def _row(row: Row) -> str:
-    return "| " + " | ".join(for_markdown(cell, limit=_CELL) for cell in row) + " |"
+    return "| " + " | ".join(for_markdown_cell(cell, limit=_CELL) for cell in row) + " |"

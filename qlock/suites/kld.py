@@ -29,6 +29,7 @@ from qlock.core.exchange import (
     Scored,
     Ungraded,
 )
+from qlock.core.rules import Rule
 from qlock.core.token_kinds import token_kinds
 from qlock.core.traces import read_traces
 from qlock.core.windows import DEFAULT_WINDOW_TOKENS, score_from, window_name, windows
@@ -37,7 +38,7 @@ from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 ASK_VERSION = 1
 GRADE_VERSION = 1
 SOURCES = ("text", "traces")
-GATES = ()
+GATES: tuple[Rule, ...] = ("kld",)
 """Nothing is right or wrong, and nothing is written."""
 REFERENCE = True
 

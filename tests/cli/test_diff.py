@@ -53,15 +53,18 @@ def test_what_may_not_be_compared_is_said_and_shown(project: Project, typed: Typ
     said = typed("diff", a_run(project, COMPARE), "--treatment", "kv")
     assert said.code == 4
     assert said.out.startswith("INVALID: ")
-    assert said.talk[0].startswith("error: B@plain against A@plain: ")
+    assert len(said.talk) == 2
+    assert said.talk[0].startswith("error: B@plain against A@plain: invalid: confound: ")
     assert said.talk[-1] == "hint: compare points that differ in nothing else, or say --treatment"
 
 
-def test_json_is_an_array_of_comparisons(project: Project, typed: Type) -> None:
+def test_json_is_a_ladder_also_of_one_comparison(project: Project, typed: Type) -> None:
     run = a_run(project, COMPARE)
     said = typed("diff", run, "--json")
-    (comparison,) = json.loads(said.out)
+    whole = json.loads(said.out)
+    (comparison,) = whole["comparison"]
     assert (said.code, comparison["state"], comparison["b"]["point"]) == (0, "valid", "B@plain")
+    assert [rung["name"] for rung in whole["rung"]] == ["A@plain", "B@plain"]
     assert typed("diff", run, "--format", "json").out == said.out
 
 
@@ -121,10 +124,11 @@ def test_many_points_are_a_ladder(project: Project, typed: Type) -> None:
     assert typed("diff", run, again, "--reference", "A@plain").out.startswith("Ladder of digits\n  point ")
 
 
-def test_a_format_without_a_ladder_has_no_best(project: Project, typed: Type) -> None:
+def test_the_best_at_or_under_a_size_is_in_json_too(project: Project, typed: Type) -> None:
     said = typed("diff", a_run(project, COMPARE), "--json", "--at-most-gb", "1")
-    assert said.code == 2
-    assert said.talk == ["error: got --at-most-gb with format json, which shows no ladder"]
+    whole = json.loads(said.out)
+    assert (said.code, whole["at_most_bytes"]) == (0, 1_000_000_000)
+    assert [best["candidates"] for best in whole["best"]] == [2, 2]
 
 
 def test_points_of_two_devices_are_described_through_a_bridge(project: Project, typed: Type) -> None:
@@ -144,7 +148,8 @@ def test_points_of_two_devices_are_described_through_a_bridge(project: Project, 
     assert said.code == 4
     assert "\nBridge\n  `B@plain` was run on both devices, " in said.out
     assert said.talk[-1] == "hint: measure both points on one device: a bridge only describes"
-    (comparison,) = json.loads(typed("diff", here, f"{there}:A@plain", "--bridge", "B@plain", "--json").out)
+    whole = json.loads(typed("diff", here, f"{there}:A@plain", "--bridge", "B@plain", "--json").out)
+    (comparison,) = whole["comparison"]
     assert [len(span["stop"]) for span in comparison["bridge"]["span"]] == [4, 4]
 
 

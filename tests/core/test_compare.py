@@ -135,7 +135,7 @@ def test_a_gap_of_endings_withholds_the_verdict_on_quality() -> None:
     assert (found.verdict, found.why) == (
         "withheld",
         (
-            "unfinished replies lean to one side (only A 0, only B 10 pairs), "
+            "unfinished replies lean to one side (pairs with A's alone 0, B's alone 10), "
             "so the scores say how far each came, not which is better"
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import unicodedata
+from collections.abc import Callable
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
@@ -162,7 +163,10 @@ def test_csv_can_show_line_feeds_as_arrows() -> None:
         ("a\nb", "a↵b"),
         ("[x](y)", "\\[x\\](y)"),
         ("https://x", "https&#58;//x"),
-        ("www.x a@b", "www&#46;x a&#64;b"),
+        ("www.x a@b", "www&#46;x a@b"),
+        ("Q4_K_M@f16kv.", "Q4_K_M@f16kv."),
+        ("me@example.org @all (@all", "me&#64;example.org &#64;all (&#64;all"),
+        ("`x`", "\\`x\\`"),
         ("# head", "\\# head"),
         ("12) x", "12\\) x"),
         ("    code", "&#32;   code"),
@@ -171,6 +175,38 @@ def test_csv_can_show_line_feeds_as_arrows() -> None:
 )
 def test_markdown_holds_no_markup(text: str, line: str) -> None:
     assert escape.for_markdown(text) == line
+
+
+@pytest.mark.parametrize(
+    "text, cell",
+    [
+        ("-1.5 points", "-1.5 points"),
+        ("+0.1", "+0.1"),
+        ("16.00", "16.00"),
+        ("# head", "# head"),
+        ("  x", "&#32; x"),
+        ("a | b", "a \\| b"),
+        ("<b>", "&lt;b&gt;"),
+    ],
+)
+def test_in_a_cell_nothing_starts_a_block(text: str, cell: str) -> None:
+    assert escape.for_markdown_cell(text) == cell
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("A has `a | b`, B has `*`", "A has `a | b`, B has `*`"),
+        ("`x` is not here", "`x` is not here"),
+        ("- `x`", "\\- `x`"),
+        ("one ` alone_", "one \\` alone\\_"),
+        ("`<b>` <b>", "`<b>` &lt;b&gt;"),
+        ("``", "\\`\\`"),
+        ("\\`x`", "\\\\`x`"),
+    ],
+)
+def test_in_a_sentence_what_is_quoted_is_code(text: str, line: str) -> None:
+    assert escape.for_markdown_sentence(text) == line
 
 
 def test_a_markdown_block_has_a_longer_fence_than_its_text() -> None:
@@ -259,12 +295,24 @@ def test_markdown_renders_as_the_visible_text(text: str) -> None:
     assert " ".join(reader.text.split()) == " ".join(escape.visible(text).split())
 
 
-@given(ANY_TEXT)
-def test_a_markdown_table_keeps_its_cells(text: str) -> None:
+@given(ANY_TEXT, st.sampled_from([escape.for_markdown, escape.for_markdown_cell]))
+@example("---", escape.for_markdown_cell)
+def test_a_markdown_table_keeps_its_cells(text: str, shown: Callable[[str], str]) -> None:
     markdown = MarkdownIt("commonmark").enable("table")
-    cell = escape.for_markdown(text)
-    reader = read_html(markdown.render(f"| a | b |\n|---|---|\n| x{cell} | y |\n"))
+    reader = read_html(markdown.render(f"| a | b |\n|---|---|\n| {shown(text)} | y |\n"))
     assert reader.tags == ["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"]
+    assert " ".join(reader.text.split()) == " ".join(f"a b {escape.visible(text)} y".split())
+
+
+@given(ANY_TEXT | st.text("`*_<\\\\ ax#-|&", max_size=30))
+@example("\n".join(NASTY))
+def test_a_markdown_sentence_renders_as_the_visible_text_but_for_its_quotes(text: str) -> None:
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    reader = read_html(markdown.render(escape.for_markdown_sentence(text)))
+    assert set(reader.tags) <= {"p", "code"}
+    assert "".join(reader.text.replace("`", "").split()) == "".join(
+        escape.visible(text).replace("`", "").split()
+    )
 
 
 @given(ANY_TEXT)

@@ -192,7 +192,7 @@ def test_without_pairs_nothing_is_known(kind: str) -> None:
     assert found.smallest_detectable == CannotTell(why="there are no items")
     assert (found.verdict, found.why) == (
         "withheld",
-        "1 of 1 items are in no scored pair, more than 5%",
+        "more than 5% of the items, 1 of 1, are in no scored pair",
     )
 
 
@@ -200,7 +200,7 @@ def test_few_pairs_give_no_verdict() -> None:
     found = of("r" * 9, "w" * 9)
     assert (found.verdict, found.why) == (
         "cannot-tell",
-        "9 independent pairs are too few, a verdict needs 10",
+        "a verdict needs 10 independent pairs, got 9",
     )
     assert of("r" * 10, "w" * 10).verdict == "b-worse"
 
@@ -211,7 +211,7 @@ def test_above_one_in_twenty_lost_items_there_is_no_verdict() -> None:
     found = of("r" * 200, "w" * 189 + "." * 11)
     assert (found.verdict, found.why) == (
         "withheld",
-        "11 of 200 items are in no scored pair, more than 5%",
+        "more than 5% of the items, 11 of 200, are in no scored pair",
     )
 
 

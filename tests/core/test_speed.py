@@ -40,7 +40,7 @@ def test_a_row_without_a_lap_leaves_the_speed_unknown() -> None:
     first, second = timed.rows
     rows = (first, replace(second, times=Times(prefill_s=1.0, decode_s=1.0)))
     assert speed_of([replace(timed, rows=rows)]) == CannotTell(
-        why="1 of 2 rows do not say how long they took"
+        why="rows that do not say how long they took: 1 of 2"
     )
     assert second.times.lap_s is not UNSET
 
@@ -114,7 +114,7 @@ def test_of_many_items_there_are_forty_blocks() -> None:
 
 def test_few_items_do_not_say_how_steady_a_speed_is() -> None:
     assert speed_ratio((timed(79, 1),), (timed(79, 2),), slots=8) == CannotTell(
-        why="79 items are too few to see how steady a speed is, with 8 at once it needs 80"
+        why="to see how steady a speed is, 80 items are needed with 8 at once, got 79"
     )
 
 

@@ -1,5 +1,5 @@
 """Golden reports, in every way to show one: a comparison that has something in every part, an invalid one, one through a
-bridge, and one of distances from a reference.
+bridge, one of distances from a reference, and a ladder of several.
 
 `python -m tests.golden.make` writes them with the other golden files.
 """
@@ -16,7 +16,10 @@ import msgspec
 from qlock.core.compare import compare
 from qlock.core.comparison import Comparison
 from qlock.core.exchange import Completed
-from qlock.core.rules import NoMoreErrors, NonInferior
+from qlock.core.facts import Buffer
+from qlock.core.ladder import Ladder, ladder
+from qlock.core.lock import Lock
+from qlock.core.rules import Kld, MemoryAtMost, NoMoreErrors, NonInferior, SpeedAtLeast
 from qlock.core.sides import Side, Sitting
 from qlock.flows.kinds import members
 from tests.fakes.comparisons import (
@@ -29,7 +32,7 @@ from tests.fakes.comparisons import (
     varying,
     with_first,
 )
-from tests.fakes.documents import with_kld
+from tests.fakes.documents import a_model, a_point, with_kld
 
 HOSTILE = (
     "\x1b[2K\rALL SAMPLES PASSED\x07 <img src=x onerror=alert(1)> | `x` [link](http://evil.example) \u202egnp"
@@ -93,6 +96,79 @@ def a_distance_comparison() -> Comparison:
     )
 
 
+_QUANTS = {
+    "F16": (16.0, 270_900_000),
+    "Q8_0": (8.5, 144_800_000),
+    "Q4_K_M": (4.85, 105_500_000),
+    "Q2_K": (3.4, 70_000_000),
+}
+"""Bits per weight and bytes of the models on the ladder."""
+
+
+def a_ladder() -> Ladder:
+    """Three quants beside the original in an exam, a text and a distance, with gates of every kind, speed and memory."""
+    lock = _ladder_lock()
+    reading = [300.0 + 7 * (index % 5) for index in range(40)]
+    sides = [
+        a_side(
+            lock=lock,
+            model=model,
+            sittings={
+                "distance": (a_distance([far + far * (index % 4) / 8 for index in range(40)]),),
+                "wikitext": (a_reading([cost * (1 + far) for cost in reading]),),
+                "orders": (_timed(a_sitting(letters), lap_s=lap_s),),
+            },
+            devices=lock.device,
+            memory=(
+                Buffer(place="CPU_Mapped", use="model", size_bytes=_QUANTS[model][1]),
+                Buffer(place="CPU", use="KV", size_bytes=47_185_920),
+            ),
+        )
+        for model, far, letters, lap_s in (
+            ("F16", 0.0, "r" * 90 + "w" * 30, 0.2),
+            ("Q8_0", 0.001, "r" * 91 + "w" * 29, 0.15),
+            ("Q4_K_M", 0.02, "r" * 86 + "w" * 32 + "b" * 2, 0.1),
+            ("Q2_K", 0.3, "r" * 60 + "w" * 50 + "b" * 10, 0.08),
+        )
+    ]
+    reference, *others = sides
+    elsewhere = replace(
+        sides[2], lock=with_first(lock, device={"cpu_model": "Intel Xeon"}), name="runs/later:Q4_K_M@f16kv"
+    )
+    judged = [compare(reference, side) for side in (*others, elsewhere)]
+    return ladder(judged, at_most_bytes=110_000_000)
+
+
+def _ladder_lock() -> Lock:
+    models = tuple(
+        replace(
+            a_model(name),
+            warnings=(),
+            bits_per_weight=bits,
+            file=(replace(a_model(name).file[0], size_bytes=size),),
+        )
+        for name, (bits, size) in _QUANTS.items()
+    )
+    points = tuple(f"{name}@f16kv" for name in _QUANTS)
+    gates = (
+        NonInferior(suite="orders", margin_share=0.1),
+        Kld(suite="distance", margin_nats=0.05),
+        SpeedAtLeast(suite="orders", at_least_ratio=1.2),
+        MemoryAtMost(at_most_bytes=160_000_000),
+    )
+    lock = with_kld(varying(a_plain_lock(gate=gates, model=models, point=tuple(map(a_point, _QUANTS)))))
+    return replace(lock, suite=tuple(replace(suite, points=points) for suite in lock.suite))
+
+
+def _timed(sitting: Sitting, *, lap_s: float) -> Sitting:
+    """The sitting with laps about as long as this."""
+    rows = tuple(
+        replace(row, times=replace(row.times, lap_s=lap_s * (1 + 0.1 * (index % 7 - 3) / 3)))
+        for index, row in enumerate(sitting.rows)
+    )
+    return replace(sitting, rows=rows)
+
+
 def _hostile(side: Side) -> Sitting:
     """The exam with one answer that would like to write elsewhere than in its cell."""
     sitting = side.sittings["orders"][0]
@@ -127,14 +203,27 @@ def _bytes(name: str, comparison: Callable[[], Comparison]) -> bytes:
     return text.encode()
 
 
-REPORTS: dict[str, Callable[[], bytes]] = {
-    f"{stem}.{name}": partial(_bytes, name, made)
-    for name in members("qlock.reports")
-    for stem, made in (
-        ("report", a_comparison),
-        ("report.invalid", an_invalid_comparison),
-        ("report.bridge", a_bridged_comparison),
-        ("report.distance", a_distance_comparison),
+def _ladder_bytes(name: str) -> bytes:
+    found = a_ladder()
+    comparisons = tuple(map(rounded, found.comparison))
+    text: str = importlib.import_module(f"qlock.reports.{name}").render_all(
+        ladder(comparisons, at_most_bytes=found.at_most_bytes)
     )
+    return text.encode()
+
+
+# A ladder as a page would be large, and hold nothing that the other pages do not.
+REPORTS: dict[str, Callable[[], bytes]] = {
+    **{
+        f"{stem}.{name}": partial(_bytes, name, made)
+        for name in members("qlock.reports")
+        for stem, made in (
+            ("report", a_comparison),
+            ("report.invalid", an_invalid_comparison),
+            ("report.bridge", a_bridged_comparison),
+            ("report.distance", a_distance_comparison),
+        )
+    },
+    **{f"ladder.{name}": partial(_ladder_bytes, name) for name in members("qlock.reports") if name != "html"},
 }
 """File name to what makes its bytes."""

@@ -10,7 +10,7 @@ from qlock.core.endings import Endings
 from qlock.core.ladder import ladder
 from qlock.reports.markdown import MOST_CHARACTERS, SUFFIX, render, render_all
 from tests.fakes.comparisons import a_side
-from tests.golden.make_reports import a_comparison
+from tests.golden.make_reports import a_comparison, a_ladder
 
 replace = msgspec.structs.replace
 
@@ -79,6 +79,23 @@ def test_an_answer_cannot_be_markup() -> None:
     assert "](" not in html.unescape(page).replace("\\]", "")
 
 
+def test_numbers_and_names_stay_readable_in_the_source() -> None:
+    page = render_all(a_ladder())
+    assert "\n| Q8_0@f16kv | 144.8 MB | 8.50 | 75.8 % | 67.4 to 82.6 % | +0.8 points | -" in page
+    assert "- fatal: device.cpu_model: A has `AMD EPYC 9555`, B has `Intel Xeon`\n" in page
+
+
+def test_a_summary_is_html_and_no_markdown() -> None:
+    found = a_comparison()
+    odd = replace(found, b=replace(found.b, point="<a*b>"))
+    page = render_all(ladder([odd, found]))
+    assert (
+        "<details><summary>VALID: &lt;a*b&gt; (B) against F16@f16kv (A); meant to differ: weights</summary>"
+        in page
+    )
+    assert "- ✅ VALID: &lt;a\\*b&gt; (B) against F16@f16kv (A); meant to differ: weights\n" in page
+
+
 def test_a_suite_without_endings_leaves_no_empty_table() -> None:
     found = a_comparison()
     assert isinstance(found.suite[1].endings, Endings)
@@ -89,9 +106,9 @@ def test_many_points_stand_in_one_view_and_each_comparison_is_folded() -> None:
     page = render_all(ladder([a_comparison()] * 2, at_most_bytes=106_000_000))
     assert page.startswith(
         "## 2 comparisons\n\n"
-        "- ✅ VALID: Q4_K_M&#64;f16kv (B) against F16&#64;f16kv (A); meant to differ: weights\n"
-        "- ✅ VALID: Q4_K_M&#64;f16kv (B) against F16&#64;f16kv (A); meant to differ: weights\n"
-        "\n### Ladder of wikitext\n\n- best at or under 106.0 MB: F16&#64;f16kv, of 2 points\n\n| point | size |"
+        "- ✅ VALID: runs/ladder:Q4_K_M@f16kv (B) against runs/ladder:F16@f16kv (A); meant to differ: weights\n"
+        "- ✅ VALID: runs/ladder:Q4_K_M@f16kv (B) against runs/ladder:F16@f16kv (A); meant to differ: weights\n"
+        "\n### Ladder of wikitext\n\n- best at or under 106.0 MB: F16@f16kv, of 2 points\n\n| point | size |"
     )
     assert page.index("Ladder of orders") < page.index("<details>") < page.index("### Scores")
     assert page.count("<details>") == page.count("</details>")

@@ -1,4 +1,3 @@
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,9 +7,9 @@ from qlock.core.escape import visible
 from qlock.core.ladder import ladder
 from qlock.reports import text
 from qlock.reports.interface import Part
-from qlock.reports.text import SUFFIX, render, render_all
+from qlock.reports.text import MORE, SUFFIX, render, render_all
 from tests.fakes.comparisons import a_side
-from tests.golden.make_reports import HOSTILE, a_comparison
+from tests.golden.make_reports import HOSTILE, a_comparison, a_ladder
 
 
 def test_it_is_written_to_a_text_file() -> None:
@@ -77,20 +76,40 @@ def test_a_row_is_one_line_whatever_its_cells_hold(rows: list[tuple[str, str]]) 
     assert not any("\n" in line for line in lines)
 
 
-def test_many_points_stand_in_one_view_first() -> None:
-    found = a_comparison()
-    other = msgspec.structs.replace(
-        found, b=msgspec.structs.replace(found.b, name="runs/x:Q2_K@f16kv", point="Q2_K@f16kv")
-    )
-    shown = render_all(ladder([found, other], at_most_bytes=106_000_000))
-    lines = shown.split("\n")
-    at = lines.index("Ladder of orders")
-    assert lines[:2] == ["Ladder of wikitext", "  best at or under 106.0 MB: F16@f16kv, of 3 points"]
-    assert lines[at + 1 : at + 6] == [
-        "  best at or under 106.0 MB: Q2_K@f16kv, of 3 points",
-        "  point         size      bits   score   interval        change       interval             verdict             unfinished  loops  equal   front",
-        "  F16@f16kv     105.5 MB  16.00  80.4 %  72.0 to 86.7 %  -            -                    reference           1.7 %       0 %    -",
-        "  Q2_K@f16kv    105.5 MB  4.85   82.1 %  74.0 to 88.1 %  +1.8 points  -5.2 to +9.0 points  no difference seen  2.6 %       0 %    86.8 %  front",
-        "  Q4_K_M@f16kv  105.5 MB  4.85   82.1 %  74.0 to 88.1 %  +1.8 points  -5.2 to +9.0 points  no difference seen  2.6 %       0 %    86.8 %  front",
+def test_a_table_of_numbers_that_is_too_wide_is_shown_in_several_each_with_its_first_column() -> None:
+    wide = [f"{number}" * 40 for number in range(1, 8)]
+    assert table(("item", *"abcdefg"), ("one", *wide), ("two", *"1234567")) == [
+        f"  item  a{' ' * 41}b{' ' * 41}c",
+        f"  one   {'  '.join(wide[:3])}",
+        f"  two   1{' ' * 41}2{' ' * 41}3",
+        f"  item  d{' ' * 41}e{' ' * 41}f",
+        f"  one   {'  '.join(wide[3:6])}",
+        f"  two   4{' ' * 41}5{' ' * 41}6",
+        "  item  g",
+        f"  one   {wide[6]}",
+        "  two   7",
     ]
-    assert shown.endswith(f"\n\n{render(found)}\n{render(other)}")
+
+
+def test_many_points_stand_in_one_view_and_of_each_comparison_its_gates() -> None:
+    found = a_ladder()
+    shown = render_all(found)
+    lines = shown.split("\n")
+    assert lines[:2] == [
+        "Ladder of distance",
+        "  best at or under 110.0 MB: runs/ladder:Q4_K_M@f16kv, of 2 points",
+    ]
+    headed = [line for line in lines if line.startswith(("VALID", "INVALID"))]
+    assert headed == [
+        "VALID: Q8_0@f16kv (B) against F16@f16kv (A); meant to differ: weights",
+        "VALID: runs/ladder:Q4_K_M@f16kv (B) against runs/ladder:F16@f16kv (A); meant to differ: weights",
+        "VALID: Q2_K@f16kv (B) against F16@f16kv (A); meant to differ: weights",
+        "INVALID: runs/later:Q4_K_M@f16kv (B) against runs/ladder:F16@f16kv (A); meant to differ: weights",
+    ]
+    assert lines[lines.index(headed[3]) + 1] == (
+        "  fatal: device.cpu_model: A has `AMD EPYC 9555`, B has `Intel Xeon`"
+    )
+    assert sum(line.startswith("  non-inferior ") for line in lines) == 4
+    assert shown.endswith(f"\n\n{MORE}\n")
+    alone = render_all(ladder(found.comparison[:1], at_most_bytes=1))
+    assert MORE not in alone

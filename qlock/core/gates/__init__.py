@@ -3,7 +3,7 @@
 A gate passes or fails only where the figures bear it out; otherwise it is undecided, with the reason. The gates of both
 locks hold, so that none can be dropped by comparing with another lock.
 
-One module, one kind of rule: ``shares`` (counts of pairs), ``speed``, ``memory``. Does not live here: the rules as a spec
+One module, one kind of rule: ``shares`` (counts of pairs), ``distance`` (divergences), ``speed``, ``memory``. Does not live here: the rules as a spec
 words them (``core.rules``), the formulas (``core.stats``).
 """
 
@@ -13,9 +13,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from qlock.core.gates import memory, shares, speed
+from qlock.core.gates import distance, memory, shares, speed
 from qlock.core.gates.interface import (
     GATE_VERDICTS,
+    DistanceSeen,
     Gate,
     GateVerdict,
     MemorySeen,
@@ -24,10 +25,20 @@ from qlock.core.gates.interface import (
     undecided,
 )
 from qlock.core.pairs import Pairing, pair
-from qlock.core.rules import GateSpec, MemoryAtMost, SpeedAtLeast
+from qlock.core.rules import GateSpec, Kld, MemoryAtMost, SpeedAtLeast
 from qlock.core.sides import Side, same_tokenizer
 
-__all__ = ["GATE_VERDICTS", "Gate", "GateVerdict", "Ground", "MemorySeen", "PairsSeen", "SpeedSeen", "judge"]
+__all__ = [
+    "GATE_VERDICTS",
+    "DistanceSeen",
+    "Gate",
+    "GateVerdict",
+    "Ground",
+    "MemorySeen",
+    "PairsSeen",
+    "SpeedSeen",
+    "judge",
+]
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +59,8 @@ def judge(rule: GateSpec, ground: Ground) -> Gate:
     match rule:
         case MemoryAtMost():
             return memory.judge(rule, ground.a, ground.b, withheld=ground.withheld)
+        case Kld():
+            return distance.judge(rule, ground.b, withheld=ground.withheld, again=ground.again)
         case SpeedAtLeast():
             return speed.judge(rule, ground.a, ground.b, withheld=ground.withheld, again=ground.again)
         case _:

@@ -46,6 +46,17 @@ class SpeedSeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="speeds")
     """How many times faster one of two runs of one point was."""
 
 
+class DistanceSeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="divergence"):
+    """What a rule about the divergence from a reference rests on."""
+
+    items: Count
+    kld_nats: Finite
+    """Mean of a token of side B."""
+    interval: Interval | CannotTell
+    noise_nats: Finite | CannotTell
+    """How far the means of two runs of one point lie apart."""
+
+
 class MemorySeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="memory"):
     """What a rule about memory rests on."""
 
@@ -55,7 +66,7 @@ class MemorySeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="memory"
     b_bytes: Count | CannotTell
 
 
-Seen = PairsSeen | SpeedSeen | MemorySeen | CannotTell
+Seen = PairsSeen | DistanceSeen | SpeedSeen | MemorySeen | CannotTell
 
 
 class Gate(Base, frozen=True, kw_only=True):

@@ -24,13 +24,12 @@ import msgspec
 from qlock.core import stats
 from qlock.core.agreement import is_equal, wrote
 from qlock.core.endings import UNFINISHED
-from qlock.core.escape import for_message
 from qlock.core.gates.interface import Gate, GateVerdict, PairsSeen, gate, undecided
 from qlock.core.pairs import MOST_MISSING_SHARE, Pair, Pairing, ending_of
 from qlock.core.record import Row
 from qlock.core.rules import AgreementShare, EndingShare, NoMoreErrors, NonInferior, ShareSpec
 from qlock.core.scores import is_cost, measure_of, paired_scores
-from qlock.core.slices import slices_meant, slices_of
+from qlock.core.slices import slices_meant, slices_of, why_no_slice
 from qlock.core.stats import CannotTell, Interval, PairedMarks, PairsNeeded
 from qlock.core.units import count_text, share_percent
 
@@ -82,10 +81,8 @@ def pairs_in(pairs: Sequence[Pair], slice_: str) -> list[Pair] | str:
         return list(pairs)
     members = slices_of(pairs)
     named = slices_meant(members, slice_)
-    if not named:
-        return f"no scored pair lies in the slice `{for_message(slice_)}`"
-    if len(named) > 1:
-        return f"the slice `{for_message(slice_)}` could be any of {', '.join(map(for_message, named[:5]))}"
+    if len(named) != 1:
+        return why_no_slice(slice_, named, of="scored pair")
     return members[named[0]]
 
 
@@ -184,7 +181,7 @@ def _agreement_share(rule: ShareSpec, pairs: Sequence[Pair], lost: int, *, same_
     n, same = len(pairs), equal.count(1.0)
     share = stats.share_interval(equal, [pair.item for pair in pairs])
     answer = _by_interval(rule, _below_one(share), lost / max(n + lost, 1), lost)
-    return _answer(pairs, (0, n - same), _said(answer, f"{same} of {n} answers are the same"))
+    return _answer(pairs, (0, n - same), _said(answer, f"{same} of {count_text(n, 'answer')} the same"))
 
 
 def _is_finished(row: Row) -> bool:

@@ -153,7 +153,7 @@ def note_on_few(n: int) -> str:
     if n == 0:
         return "no discordant pairs"
     smallest = 0.5 ** (n - 1)
-    return f"pairs that differ: `{n}`, so p cannot be below `{smallest:g}`" if smallest > 0.05 else ""
+    return f"pairs that differ: {n}, so p cannot be below {smallest:g}" if smallest > 0.05 else ""
 
 
 def generator_of(seed: int) -> np.random.Generator:
@@ -171,5 +171,5 @@ def unfit(values: Sequence[float]) -> CannotTell | None:
         return CannotTell(why="there are no items")
     odd = sum(1 for value in values if not abs(value) <= _LARGEST)
     if odd:
-        return CannotTell(why=f"`{odd}` of `{len(values)}` values are not finite numbers of ordinary size")
+        return CannotTell(why=f"values that are no finite number of ordinary size: {odd} of {len(values)}")
     return None

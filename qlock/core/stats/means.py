@@ -209,7 +209,7 @@ def _judged(
     largest = max(abs(summed) for summed, _ in pairs)
     if all(abs(summed - size * point) <= 1e-12 * largest for summed, size in pairs):  # equal but for rounding
         told = "values" if what == "item" else "means of clusters"
-        return CannotTell(why=f"all {told} are `{point:g}`, which does not show how far they could differ")
+        return CannotTell(why=f"all {told} are {point:g}, which does not show how far they could differ")
     return _Groups(sums_and_sizes=_sorted(pairs), n=n, point=point)
 
 

@@ -153,7 +153,7 @@ def verdict_of(interval: Interval | CannotTell, margin_share: float) -> NonInfer
     if isinstance(interval, CannotTell):
         why = interval.why
     elif interval.clusters < FEWEST_PAIRS:
-        why = f"`{interval.clusters}` independent pairs are too few for a verdict, which needs at least `{FEWEST_PAIRS}`"
+        why = f"a verdict needs {FEWEST_PAIRS} independent pairs, got {interval.clusters}"
     else:
         verdict = decision(interval.low, interval.high, margin_share)
         why = "" if verdict else "the interval holds the margin"

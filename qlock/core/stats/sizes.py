@@ -79,7 +79,7 @@ def fewest_to_pass(margin_share: float, *, level: float = 0.95) -> Positive | Ca
         return CannotTell(why="with a margin of 0 only a better side passes")
     bound = quantile_of_level(level) ** 2 * (1 - margin_share) / margin_share
     if bound > _MOST_PAIRS:
-        return CannotTell(why=f"the margin `{margin_share:g}` is too small for any number of items")
+        return CannotTell(why=f"the margin {margin_share:g} is too small for any number of items")
     return max(int(bound) + 1, FEWEST_PAIRS)
 
 
@@ -105,7 +105,7 @@ def smallest_detectable_difference(
     low, high = 0.0, 1.0
     if found(high) < power:
         return CannotTell(
-            why=f"`{n}` pairs are too few: even if all that differ went one way, the power would be `{found(high):.2f}`"
+            why=f"of so few pairs, {n}, the power would be {found(high):.2f} even if all that differ went one way"
         )
     for _ in range(40):
         middle = (low + high) / 2

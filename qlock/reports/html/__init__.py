@@ -22,7 +22,7 @@ from qlock.reports.html.markup import Markup, element, many, text
 from qlock.reports.html.plots import comparison_plots
 from qlock.reports.html.rungs import ladder_plots
 from qlock.reports.html.tables import flips, part
-from qlock.reports.interface import Part, headline, ladder_parts, parts
+from qlock.reports.interface import Part, headline, headlines, ladder_parts, parts
 
 SUFFIX = ".html"
 
@@ -44,7 +44,8 @@ def render_all(found: Ladder) -> str:
     most = max(MOST_FLIPS // max(suites, 1), _LEAST_FLIPS)
     if len(found.comparison) == 1:
         (alone,) = found.comparison
-        return _page(headline(alone), _comparison(alone, "c1", most, alone=True))
+        line = headline(alone)
+        return _page(line, _comparison(alone, "c1", most, line=line, alone=True))
     title = f"{len(found.comparison)} comparisons"
     return _page(
         title,
@@ -53,37 +54,35 @@ def render_all(found: Ladder) -> str:
         element("div", *ladder_plots(found), class_="plots"),
         *map(part, ladder_parts(found)),
         *(
-            _comparison(one, f"c{number}", most, alone=False)
-            for number, one in enumerate(found.comparison, start=1)
+            _comparison(one, f"c{number}", most, line=line, alone=False)
+            for number, (one, line) in enumerate(
+                zip(found.comparison, headlines(found.comparison), strict=True), start=1
+            )
         ),
     )
 
 
 def _contents(found: Ladder) -> Markup:
     links = (
-        element("li", element("a", text(headline(one)), href=f"#c{number}"))
-        for number, one in enumerate(found.comparison, start=1)
+        element("li", element("a", text(line), href=f"#c{number}"))
+        for number, line in enumerate(headlines(found.comparison), start=1)
     )
     return element("nav", element("ul", *links), aria_label="comparisons")
 
 
-def _comparison(comparison: Comparison, anchor: str, most: int, *, alone: bool) -> Markup:
+def _comparison(comparison: Comparison, anchor: str, most: int, *, line: str, alone: bool) -> Markup:
     first, *others = parts(comparison)
     drawings = [*comparison_plots(comparison), *(ladder_plots(ladder([comparison])) if alone else ())]
     listed = {f"{_FLIPS}{suite.suite}": flips(suite, most) for suite in comparison.suite}
     return element(
         "section",
-        element("h1" if alone else "h2", text(_what(comparison))),
+        element("h1" if alone else "h2", text(line.partition(": ")[2])),
         _state(comparison, first),
         element("div", *drawings, class_="plots"),
         part(msgspec.structs.replace(first, sentences=())),
         *(listed.get(one.heading) or part(one) for one in others),
         id=anchor,
     )
-
-
-def _what(comparison: Comparison) -> str:
-    return headline(comparison).partition(": ")[2]
 
 
 def _state(comparison: Comparison, first: Part) -> Markup:

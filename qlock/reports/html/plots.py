@@ -129,7 +129,7 @@ def _differences(rows: Sequence[Difference], unit: str) -> Markup:
     if any(row.margin is not None for row in shown):
         caption += " Dashed: margin of a gate."
     if len(rows) > len(shown):
-        caption += f" {len(rows) - len(shown)} more are in the tables."
+        caption += f" {len(rows) - len(shown)} more in the tables."
     title = f"Differences in {unit}"
     label = "; ".join([title, *(f"{row.name}: {row.told}" for row in shown)])
     return figure(title, drawing(bottom + 32, label, *parts), caption)

@@ -87,7 +87,7 @@ def flips(suite: Suite, most: int) -> Markup:
     worse = [flip for flip in found.flip if flip.mark_b < flip.mark_a][:most]
     better = [flip for flip in found.flip if flip.mark_b > flip.mark_a][:most]
     hidden = found.worse + found.better - len(worse) - len(better)
-    rest = element("p", text(f"{hidden} more are not listed here."), class_="muted") if hidden else Markup("")
+    rest = element("p", text(f"Not listed here: {hidden} more."), class_="muted") if hidden else Markup("")
     return element(
         "details",
         element("summary", text(f"Flips of {suite.suite}: {found.worse} lower on B, {found.better} higher")),

@@ -1,8 +1,8 @@
 """What a report is, and what every report says in the same words.
 
 A report is a module ``qlock/reports/<name>.py`` that defines ``SUFFIX`` (of the file it would be written to) and
-``render(comparison) -> str``. It is found by its name (``--format <name>``). One that can show many points in one view
-also defines ``render_all(ladder) -> str``; where it does not, several comparisons are shown one below the other.
+``render(comparison) -> str``, and ``render_all(ladder) -> str`` for many points in one view. It is found by its name
+(``--format <name>``).
 
 Lives here: the parts of a comparison in the order in which people read them. Does not live here: how a part looks on
 a terminal or on a page; a report passes every cell and sentence through ``core.escape`` for the place where it shows
@@ -11,10 +11,12 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from qlock.core.comparison import Comparison
+from qlock.core.ladder import Ladder
 from qlock.reports.interface import answers, ground, scores
 from qlock.reports.interface.bridge import bridge
 from qlock.reports.interface.distance import distances
@@ -22,7 +24,7 @@ from qlock.reports.interface.gates import gates
 from qlock.reports.interface.ladder import ladder_parts
 from qlock.reports.interface.part import Part, Row
 
-__all__ = ["Part", "Report", "Row", "headline", "ladder_parts", "parts"]
+__all__ = ["Part", "Report", "Row", "headline", "headlines", "ladder_parts", "parts"]
 
 
 class Report(Protocol):
@@ -33,11 +35,20 @@ class Report(Protocol):
     def render(self, comparison: Comparison) -> str:
         """The whole report, with a final line feed."""
 
+    def render_all(self, found: Ladder) -> str:
+        """The same of many."""
 
-def headline(comparison: Comparison) -> str:
+
+def headlines(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """A line for each; where points of one name were measured in several runs, with the names of the runs."""
+    pairs = Counter((one.a.point, one.b.point) for one in comparisons)
+    return tuple(headline(one, with_runs=pairs[one.a.point, one.b.point] > 1) for one in comparisons)
+
+
+def headline(comparison: Comparison, *, with_runs: bool = False) -> str:
     """Whether the comparison is valid, of what with what, in one line."""
     a, b = comparison.a.point, comparison.b.point
-    if a == b:
+    if a == b or with_runs:
         a, b = comparison.a.name, comparison.b.name
     what = f"{b} (B) against {a} (A)"
     meant = f"meant to differ: {comparison.treatment}"

@@ -12,7 +12,7 @@ from qlock.core.comparison import Comparison, Suite
 from qlock.core.endings import Endings
 from qlock.core.escape import for_terminal
 from qlock.core.stats import CannotTell, Interval
-from qlock.core.units import share_percent, share_points
+from qlock.core.units import count_text, share_percent, share_points
 from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import difference, interval_text, level, p_of, p_text
 
@@ -63,12 +63,12 @@ def _gap(found: Endings) -> Iterator[str]:
     if not gap.differs:
         return
     yield (
-        f"unfinished replies lean to one side: only A in {gap.only_a} pairs, only B in {gap.only_b} "
+        f"unfinished replies lean to one side: only A in {count_text(gap.only_a, 'pair')}, only B in {gap.only_b} "
         f"(p {p_text(gap.test)}); they make {share_points(gap.from_unfinished)} of the difference"
     )
     match gap.among_finished:
         case float(among):
-            yield f"among the {gap.finished} pairs that both finished the difference is {share_points(among)}"
+            yield f"among the {count_text(gap.finished, 'pair')} that both finished the difference is {share_points(among)}"
         case CannotTell(why=why):
             yield why
 
@@ -134,7 +134,7 @@ def slices(suite: Suite) -> Part:
         heading=f"Slices of {suite.suite}",
         columns=("slice", "pairs", "A", "B", "B - A", "interval", "p", "p (Holm)"),
         rows=tuple(rows),
-        remarks=(f"{left} smaller slices are not shown",) if left else (),
+        remarks=(f"not shown: {count_text(left, 'smaller slice')}",) if left else (),
         is_detail=True,
     )
 
@@ -153,9 +153,7 @@ def flips(suite: Suite) -> Part:
         heading=f"Flips of {suite.suite}",
         columns=("item", "slices", "parts at", "A", "answer of A", "B", "answer of B"),
         rows=tuple(map(_flip, (*worse, *better))),
-        remarks=(f"{hidden} more are not shown here; the JSON report has up to 50 each way",)
-        if hidden
-        else (),
+        remarks=(f"not shown here: {hidden} more; the JSON report has up to 50 each way",) if hidden else (),
         is_detail=True,
     )
 

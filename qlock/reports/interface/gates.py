@@ -5,12 +5,15 @@ Does not live here: judging (``core.gates``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from qlock.core.comparison import Comparison
-from qlock.core.gates import Gate, MemorySeen, PairsSeen, SpeedSeen
+from qlock.core.gates import DistanceSeen, Gate, MemorySeen, PairsSeen, SpeedSeen
 from qlock.core.rules import (
     AgreementShare,
     EndingShare,
     GateSpec,
+    Kld,
     MemoryAtMost,
     NoMoreErrors,
     NonInferior,
@@ -21,6 +24,7 @@ from qlock.core.rules import (
 from qlock.core.speed import Speed
 from qlock.core.stats import CannotTell, Interval, PairsNeeded
 from qlock.core.units import bytes_text, count_text, share_percent, share_points
+from qlock.reports.interface.distance import nats_text
 from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import interval_text
 
@@ -31,10 +35,24 @@ def gates(comparison: Comparison) -> Part:
         heading="Gates",
         columns=("gate", "of", "passes with", "seen", "noise", "verdict"),
         rows=tuple(map(_row, comparison.gate)),
-        remarks=tuple(
-            f"{named(gate)}: {_open(gate)}" for gate in comparison.gate if gate.verdict == "undecided"
-        ),
+        remarks=tuple(_remarks(comparison)),
     )
+
+
+def _remarks(comparison: Comparison) -> Iterator[str]:
+    """Why gates are undecided, once where it is one reason for all of them; and what a speed is not held against."""
+    open_ones = [gate for gate in comparison.gate if gate.verdict == "undecided"]
+    if comparison.state != "valid" and len({gate.why for gate in open_ones}) == 1:
+        yield f"no gate is judged: {open_ones[0].why}"
+        return
+    for gate in open_ones:
+        yield f"{named(gate)}: {_open(gate)}"
+    for gate in comparison.gate:
+        match gate.seen:
+            case SpeedSeen(noise_ratio=CannotTell()) if gate.verdict != "undecided":
+                yield f"{named(gate)}: how far two runs differ is not known; give a second one with --noise"
+            case _:
+                pass
 
 
 def named(gate: Gate) -> str:
@@ -55,6 +73,8 @@ def asks(rule: GateSpec) -> str:
             return f"finished: B - A above {share_points(-margin)}"
         case AgreementShare(margin_share=margin):
             return f"equal: above {share_percent(1 - margin)}"
+        case Kld(margin_nats=margin):
+            return f"mean below {margin:g} nats"
         case SpeedAtLeast(at_least_ratio=ratio):
             return f"x{ratio:g} of A's speed or more"
         case MemoryAtMost(at_most_bytes=size):
@@ -73,6 +93,8 @@ def seen(gate: Gate) -> str:
             return "-"
         case SpeedSeen() as found:
             return _speeds(found)
+        case DistanceSeen(items=items, kld_nats=mean, interval=interval):
+            return f"{nats_text(mean)} nats{_nats(interval)}, {count_text(items, 'item')}"
         case MemorySeen(of=of, a_bytes=a, b_bytes=b):
             where = " on the cards" if of == "gpu" else ""
             return f"{_bytes(b)}{where}; A {_bytes(a)}"
@@ -102,6 +124,14 @@ def _speeds(found: SpeedSeen) -> str:
             return f"x{point:.3f} (x{low:.3f} to x{high:.3f}); {speeds}"
         case CannotTell():
             return speeds
+
+
+def _nats(found: Interval | CannotTell) -> str:
+    match found:
+        case Interval(low=low, high=high):
+            return f" ({nats_text(low)} to {nats_text(high)})"
+        case CannotTell():
+            return ""
 
 
 def _bytes(size: int | CannotTell) -> str:
@@ -140,6 +170,8 @@ def _noise(gate: Gate) -> str:
     match gate.seen:
         case PairsSeen(noise_share=float(share)):
             return share_percent(share)
+        case DistanceSeen(noise_nats=float(nats)):
+            return f"{nats_text(nats)} nats"
         case SpeedSeen(noise_ratio=float(ratio)):
             return f"x{ratio:.3f}"
         case _:

@@ -10,43 +10,44 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from qlock.core.ladder import Best, Ladder, Mark, Rung
-from qlock.core.scores import Measure, is_cost
+from qlock.core.ladder import Best, Ladder, Mark, MarkDistance, Rung, mark_in
+from qlock.core.scores import Measure
 from qlock.core.stats import CannotTell, Interval
-from qlock.core.units import bytes_text, share_percent
-from qlock.reports.interface.part import Part, Row
-from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text
+from qlock.core.units import bytes_text, count_text, share_percent
+from qlock.reports.interface.distance import nats_text
+from qlock.reports.interface.part import Part
+from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level
 
 READ_OFF = (
-    "change is to the reference, bits are per weight; points are tested against their reference alone, never against one another; the front and the best are read "
-    "off the levels"
+    "change is to the reference, bits are per weight; points are tested against their reference alone, never against "
+    "one another; the front and the best are read off the levels"
 )
+FASTER = "tokens/s: of the time in which the engine was there to answer, prompts included; each run as it was measured"
+
+_Column = tuple[str, list[str]]
+_OPTIONAL_FROM = 5
+"""Columns behind the score stand only where a point has something in them."""
 
 
 def ladder_parts(found: Ladder) -> Iterator[Part]:
-    """Suite by suite every point: size, score, endings, agreement, and whether it stands on the front."""
+    """Suite by suite every point: size, score, endings, agreement, distance, speed, and whether it is on the front."""
     suites = tuple(dict.fromkeys(mark.suite for rung in found.rung for mark in rung.mark))
     best = {one.suite: _best(found, one) for one in found.best}
     for suite in suites:
+        marks = [(rung, mark) for rung in found.rung for mark in rung.mark if mark.suite == suite]
+        columns = [*_scores(marks), *_answers(marks), *_distances(found, suite, marks), *_costs(marks)]
+        shown = [
+            (name, cells)
+            for index, (name, cells) in enumerate(columns)
+            if index < _OPTIONAL_FROM or not set(cells) <= {"", "-"}
+        ]
+        has_speed = any(name == "tokens/s" for name, _ in shown)
         yield Part(
             heading=f"Ladder of {suite}",
             sentences=tuple(filter(None, (best.get(suite),))),
-            columns=(
-                "point",
-                "size",
-                "bits",
-                "score",
-                "interval",
-                "change",
-                "interval",
-                "verdict",
-                "unfinished",
-                "loops",
-                "equal",
-                "front",
-            ),
-            rows=tuple(_row(rung, mark) for rung in found.rung for mark in rung.mark if mark.suite == suite),
-            remarks=(READ_OFF,) if suite == suites[-1] else (),
+            columns=tuple(name for name, _ in shown),
+            rows=tuple(zip(*(cells for _, cells in shown), strict=True)),
+            remarks=(*((FASTER,) if has_speed else ()), *((READ_OFF,) if suite == suites[-1] else ())),
         )
 
 
@@ -57,8 +58,7 @@ def shown_level(measure: Measure, value: float) -> float:
 
 def level_text(measure: Measure, value: float) -> str:
     """The same in words."""
-    shown = shown_level(measure, value)
-    return f"{shown:.4g}" if is_cost(measure) else share_percent(min(max(shown, 0.0), 1.0))
+    return f"{shown_level(measure, value):.4g}" if measure == "nats-per-token" else level(measure, value)
 
 
 def measure_text(measure: Measure) -> str:
@@ -75,23 +75,73 @@ def verdict_text(rung: Rung, mark: Mark) -> str:
     return VERDICTS[mark.verdict].removeprefix("B is ")
 
 
-def _row(rung: Rung, mark: Mark) -> Row:
-    bits = rung.bits_per_weight
-    return (
-        rung.name,
-        bytes_text(rung.file_bytes),
-        f"{bits:.2f}" if isinstance(bits, float) else "unknown",
-        "-" if isinstance(mark.level, CannotTell) else level_text(mark.measure, mark.level),
-        _interval(mark),
-        "-" if isinstance(mark.change, CannotTell) else difference(mark.measure, mark.change),
-        interval_text(mark.measure, mark.difference) if isinstance(mark.difference, Interval) else "-",
-        verdict_text(rung, mark),
-        *(
-            "-" if isinstance(share, CannotTell) else share_percent(share)
-            for share in (mark.unfinished_share, mark.loop_share, mark.equal_share)
-        ),
-        "front" if mark.is_on_front else "",
+_Marks = list[tuple[Rung, Mark]]
+
+
+def _scores(marks: _Marks) -> Iterator[_Column]:
+    yield "point", [rung.name for rung, _ in marks]
+    yield "size", [bytes_text(rung.file_bytes) for rung, _ in marks]
+    yield "bits", [_known(rung.bits_per_weight, "{:.2f}", "unknown") for rung, _ in marks]
+    yield (
+        "score",
+        ["-" if isinstance(m.level, CannotTell) else level_text(m.measure, m.level) for _, m in marks],
     )
+    yield "interval", [_interval(mark) for _, mark in marks]
+    yield (
+        "change",
+        ["-" if isinstance(m.change, CannotTell) else difference(m.measure, m.change) for _, m in marks],
+    )
+    yield (
+        "interval",
+        [
+            interval_text(m.measure, m.difference) if isinstance(m.difference, Interval) else "-"
+            for _, m in marks
+        ],
+    )
+    yield "verdict", [verdict_text(rung, mark) for rung, mark in marks]
+
+
+def _answers(marks: _Marks) -> Iterator[_Column]:
+    yield "unfinished", [_share(mark.unfinished_share) for _, mark in marks]
+    yield "loops", [_share(mark.loop_share) for _, mark in marks]
+    yield "equal", [_share(mark.equal_share) for _, mark in marks]
+
+
+def _distances(found: Ladder, suite: str, marks: _Marks) -> Iterator[_Column]:
+    """Of a suite about a reference, what its score does not say; of any other, the divergence in the only such suite."""
+    about = dict.fromkeys(m.suite for rung in found.rung for m in rung.mark if m.distance is not UNSET)
+    if suite in about:
+        far = [mark.distance for _, mark in marks]
+        yield "99.9 % below", [nats_text(d.at_999_nats) if isinstance(d, MarkDistance) else "-" for d in far]
+        yield (
+            "same likeliest",
+            [share_percent(d.same_top_share) if isinstance(d, MarkDistance) else "-" for d in far],
+        )
+    elif len(about) == 1:
+        (other,) = about
+        found_there = [mark_in(rung, other) for rung, _ in marks]
+        far = [UNSET if mark is None else mark.distance for mark in found_there]
+        yield f"KL in {other}", [nats_text(d.kld_nats) if isinstance(d, MarkDistance) else "-" for d in far]
+
+
+def _costs(marks: _Marks) -> Iterator[_Column]:
+    yield "tokens/s", [_known(mark.tokens_per_s, "{:.4g}", "-") for _, mark in marks]
+    yield (
+        "memory",
+        [
+            "-" if isinstance(rung.memory_bytes, CannotTell) else bytes_text(rung.memory_bytes)
+            for rung, _ in marks
+        ],
+    )
+    yield "front", ["front" if mark.is_on_front else "" for _, mark in marks]
+
+
+def _known(value: float | CannotTell, shape: str, otherwise: str) -> str:
+    return otherwise if isinstance(value, CannotTell) else shape.format(value)
+
+
+def _share(share: float | CannotTell) -> str:
+    return "-" if isinstance(share, CannotTell) else share_percent(share)
 
 
 def _interval(mark: Mark) -> str:
@@ -110,4 +160,4 @@ def _best(found: Ladder, best: Best) -> str:
         case CannotTell(why=why):
             return words + why
         case name:
-            return f"{words}{name}, of {best.candidates} points"
+            return f"{words}{name}, of {count_text(best.candidates, 'point')}"

@@ -11,7 +11,7 @@ from qlock.core.comparison import Comparison, Suite
 from qlock.core.perplexity import Perplexities
 from qlock.core.scores import Levels, Score, Smallest, is_cost
 from qlock.core.stats import CannotTell, Detectable, DetectableMean, Interval, PairedTest
-from qlock.core.units import share_percent, share_points
+from qlock.core.units import count_text, share_percent, share_points
 from qlock.reports.interface.part import Part, Row
 from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level, p_text
 
@@ -24,15 +24,18 @@ _LOSSES = {
     "another-item": "another item under the same id",
     "another-measure": "another kind of score",
 }
+_INTERVALS = "intervals tell of the choice of items alone, at 95 %"
 _SIDES = {"a": "on side A", "b": "on side B", "both": "on both sides"}
 
 
 def scores(comparison: Comparison) -> Part:
     """Scores, their difference and the verdict, suite by suite."""
-    remarks = [f"{suite.suite}: {text}" for suite in comparison.suite for text in _about(suite)]
-    if comparison.noise_unmeasured:
+    common = _common_reason(comparison)
+    remarks = [f"no verdict: {common}"] if common else []
+    remarks += [f"{suite.suite}: {text}" for suite in comparison.suite for text in _about(suite, common)]
+    if comparison.noise_unmeasured and not common:
         remarks.append(f"noise between runs: {comparison.noise_unmeasured}")
-    remarks.append("every item counts the same; intervals tell of the choice of items alone, at 95 %")
+    remarks.append("every item counts the same" + ("" if common else f"; {_INTERVALS}"))
     return Part(
         heading="Scores",
         columns=("suite", "measure", "pairs", "A", "B", "B - A", "interval", "p", "verdict"),
@@ -66,10 +69,17 @@ def _score_row(suite: str, score: Score) -> Row:
     return (suite, measure, str(score.pairs), *levels, interval, p_text(score.test), verdict)
 
 
-def _about(suite: Suite) -> Iterator[str]:
-    """Sentences about the score of one suite."""
+def _common_reason(comparison: Comparison) -> str:
+    """Why no suite has a verdict, where it is one reason for all of them."""
+    reasons = {suite.score.why for suite in comparison.suite}
+    return reasons.pop() if comparison.state != "valid" and len(reasons) == 1 else ""
+
+
+def _about(suite: Suite, common: str) -> Iterator[str]:
+    """Sentences about the score of one suite, but for what is said of all."""
     score = suite.score
-    yield f"{VERDICTS[score.verdict]}: {score.why}"
+    if not common:
+        yield f"{VERDICTS[score.verdict]}: {score.why}"
     if score.verdict in ("no-difference-seen", "within-noise"):
         yield _smallest(score.smallest_detectable)
     match score.difference:
@@ -111,7 +121,7 @@ def _about(suite: Suite) -> Iterator[str]:
         moved = (
             f"{floor.value:.6f} nats a token"
             if is_cost(floor.measure)
-            else f"the marks of {share_percent(floor.value)} of {floor.pairs} items"
+            else f"the marks of {share_percent(floor.value)} of {count_text(floor.pairs, 'item')}"
         )
         yield f"noise: between two runs of side {floor.side.upper()}, {moved} moved"
 
@@ -119,8 +129,8 @@ def _about(suite: Suite) -> Iterator[str]:
 def _smallest(smallest: Smallest) -> str:
     match smallest:
         case Detectable(difference_share=share, n=n):
-            return f"{n} pairs would probably have shown a difference of {share_points(share).lstrip('+')}"
+            return f"{count_text(n, 'pair')} would probably have shown a difference of {share_points(share).lstrip('+')}"
         case DetectableMean(difference=mean, n=n):
-            return f"{n} independent pairs would probably have shown a difference of {mean:.4f}"
+            return f"{count_text(n, 'independent pair')} would probably have shown a difference of {mean:.4f}"
         case CannotTell(why=why):
             return f"the smallest detectable difference is not known: {why}"

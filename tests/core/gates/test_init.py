@@ -2,11 +2,12 @@ import msgspec
 
 from qlock.core.compare import compare
 from qlock.core.gates import Gate, Ground, judge
+from qlock.core.gates.distance import judge as judge_distance
 from qlock.core.gates.memory import judge as judge_memory
 from qlock.core.gates.shares import judge as judge_shares
 from qlock.core.gates.speed import judge as judge_speed
 from qlock.core.pairs import pair
-from qlock.core.rules import AgreementShare, MemoryAtMost, NonInferior, SpeedAtLeast
+from qlock.core.rules import AgreementShare, Kld, MemoryAtMost, NonInferior, SpeedAtLeast
 from qlock.core.stats import CannotTell
 from tests.fakes.comparisons import a_plain_lock, a_side, a_sitting, with_first
 from tests.fakes.documents import a_digest
@@ -28,6 +29,8 @@ def test_each_rule_is_judged_by_its_own_kind() -> None:
     assert judge(shares, GROUND) == judge_shares(shares, PAIRING)
     speed = SpeedAtLeast(suite="orders", at_least_ratio=0.9)
     assert judge(speed, GROUND) == judge_speed(speed, A, B)
+    kld = Kld(suite="distance", margin_nats=0.1)
+    assert judge(kld, GROUND) == judge_distance(kld, B)
     memory = MemoryAtMost(at_most_bytes=1)
     assert judge(memory, GROUND) == judge_memory(memory, A, B)
 
@@ -55,10 +58,8 @@ def test_answers_are_held_token_by_token_where_the_tokenizers_are_one() -> None:
     rows = tuple(replace(row, replies=(replace(row.replies[0], tokens=(7, 7)),)) for row in sitting.rows)
     b = replace(B, sittings={"orders": (replace(sitting, rows=rows),)})
     rule = AgreementShare(suite="orders", margin_share=0.2)
-    assert judge(rule, _ground(b)).why == "0 of 40 answers are the same"
-    assert (
-        judge(rule, _ground(replace(b, lock=other, point="F16@f16kv"))).why == "40 of 40 answers are the same"
-    )
+    assert judge(rule, _ground(b)).why == "0 of 40 answers the same"
+    assert judge(rule, _ground(replace(b, lock=other, point="F16@f16kv"))).why == "40 of 40 answers the same"
 
 
 def _ground(b: object) -> Ground:

@@ -52,8 +52,8 @@ def test_no_discordant_pairs() -> None:
 @pytest.mark.parametrize(
     "b, note",
     [
-        (1, "pairs that differ: `1`, so p cannot be below `1`"),
-        (5, "pairs that differ: `5`, so p cannot be below `0.0625`"),
+        (1, "pairs that differ: 1, so p cannot be below 1"),
+        (5, "pairs that differ: 5, so p cannot be below 0.0625"),
         (6, ""),
     ],
 )
@@ -267,14 +267,11 @@ def test_clusters_count_for_the_fewest_not_their_items() -> None:
     interval = stats.cluster_mean([0.0, 0.1] * 9, [i // 2 for i in range(14)] + [7, 7, 8, 8])
     assert (
         stats.verdict_of(interval, 0.2).why
-        == "all means of clusters are `0.05`, which does not show how far they could differ"
+        == "all means of clusters are 0.05, which does not show how far they could differ"
     )
     values = [i / 100 for i in range(18)]
     nine = stats.cluster_mean(values, [i // 2 for i in range(18)])
-    assert (
-        stats.verdict_of(nine, 0.2).why
-        == "`9` independent pairs are too few for a verdict, which needs at least `10`"
-    )
+    assert stats.verdict_of(nine, 0.2).why == "a verdict needs 10 independent pairs, got 9"
     ten = stats.cluster_mean([*values, 0.2], [*(i // 2 for i in range(18)), 9])
     assert stats.verdict_of(ten, 0.2).verdict == "pass"
 

@@ -115,14 +115,14 @@ def test_flips_are_shared_out_and_the_others_counted() -> None:
     suite = replace(suite, agreement=replace(suite.agreement, flip=flips, worse=5_000, better=0))
     page = Page(render(replace(found, suite=(suite,) * 10)))
     assert len([one for one in page.all("details") if one.get("class") == "flip"]) == 10 * (MOST_FLIPS // 10)
-    assert "4960 more are not listed here." in page.text
+    assert "Not listed here: 4960 more." in page.text
 
 
 def test_many_stand_in_one_view_before_each_alone() -> None:
     page = Page(render_all(ladder(many(), at_most_bytes=90_000_000)))
     assert [one["href"] for one in page.all("a")] == ["#c1", "#c2"]
     assert {one["id"] for one in page.all("section") if "id" in one} == {"c1", "c2"}
-    assert "best at or under 90.0 MB: Q2_K@f16kv, of 1 points" in page.text
+    assert "best at or under 90.0 MB: Q2_K@f16kv, of 1 point" in page.text
     assert page.text.index("2 comparisons") < page.text.index("best at or under") < page.text.index("Scores")
 
 

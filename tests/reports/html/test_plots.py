@@ -72,7 +72,7 @@ def test_more_slices_than_fit_are_counted() -> None:
     suite = replace(suite, slices=replace(suite.slices, row=suite.slices.row * 6))
     points = drawn(replace(found, suite=(suite,)))[0]
     assert of_class(points, "dot") == MOST_ROWS
-    assert "7 more are in the tables." in points.text
+    assert "7 more in the tables." in points.text
 
 
 def test_each_ending_is_as_wide_as_it_is_frequent() -> None:

@@ -88,7 +88,7 @@ def test_flips_are_listed_by_direction() -> None:
 
 
 def test_flips_that_are_not_listed_are_counted() -> None:
-    assert Page(flips(a_comparison().suite[1], 2)).words[-1] == "10 more are not listed here."
+    assert Page(flips(a_comparison().suite[1], 2)).words[-1] == "Not listed here: 10 more."
 
 
 def test_a_suite_without_answers_has_no_flips() -> None:

@@ -88,7 +88,7 @@ def test_slices_have_their_levels_and_both_p_values() -> None:
     invalid = compare(a_side("r" * 40), a_side("r" * 40, forced=("device",))).suite[1]
     assert slices(invalid).rows[0][5:] == ("-", "-", "-")
     few = replace(invalid, slices=replace(invalid.slices, left_out=7))
-    assert slices(few).remarks == ("7 smaller slices are not shown",)
+    assert slices(few).remarks == ("not shown: 7 smaller slices",)
 
 
 def test_flips_show_both_answers_and_say_how_many_are_not_shown() -> None:
@@ -102,7 +102,7 @@ def test_flips_show_both_answers_and_say_how_many_are_not_shown() -> None:
     assert part.rows[-1][3:] == (
         "wrong: got `7`, expected `42`", "The answer is w.", "right", "The answer is 42.",
     )  # fmt: skip
-    assert part.remarks == ("2 more are not shown here; the JSON report has up to 50 each way",)
+    assert part.remarks == ("not shown here: 2 more; the JSON report has up to 50 each way",)
 
 
 def test_a_flip_of_a_later_repeat_says_so() -> None:

@@ -41,10 +41,10 @@ def test_a_difference_that_was_not_seen_says_what_would_have_been() -> None:
 def test_so_few_that_differ_that_no_test_could_see_it() -> None:
     _, remarks = said("r" * 20, "r" * 18 + "ww")
     assert remarks[1] == (
-        "the smallest detectable difference is not known: `20` pairs are too few: "
-        "even if all that differ went one way, the power would be `0.01`"
+        "the smallest detectable difference is not known: of so few pairs, 20, "
+        "the power would be 0.01 even if all that differ went one way"
     )
-    assert remarks[2] == "pairs that differ: `2`, so p cannot be below `0.5`"
+    assert remarks[2] == "pairs that differ: 2, so p cannot be below 0.5"
 
 
 def test_marks_and_what_they_would_have_shown() -> None:
@@ -61,7 +61,7 @@ def test_what_needs_spread_is_not_told_without_it() -> None:
     assert row[6:] == ("cannot tell", "<0.0001", "B is worse")
     assert (
         remarks[1]
-        == "there is no interval: all values are `0.01`, which does not show how far they could differ"
+        == "there is no interval: all values are 0.01, which does not show how far they could differ"
     )
 
 
@@ -113,7 +113,7 @@ def test_lost_windows_are_told_and_have_no_bounds() -> None:
 
 def test_many_lost_items_are_told_by_their_first() -> None:
     _, remarks = said("r" * 20, "r" * 13 + "." * 7)
-    assert remarks[0] == "no verdict: 7 of 20 items are in no scored pair, more than 5%"
+    assert remarks[0] == "no verdict: more than 5% of the items, 7 of 20, are in no scored pair"
     assert remarks[-2] == (
         "in no scored pair: 7 on side B: no row (item-0014, item-0015, item-0016, item-0017, item-0018 ...)"
     )
@@ -139,4 +139,19 @@ def test_the_noise_is_told_where_it_was_measured_and_said_to_be_unknown_elsewher
 def test_a_description_concludes_nothing() -> None:
     row, remarks = said(a_side("r" * 20), a_side("w" * 20, forced=("device",)))
     assert row == ("orders", "right", "20", "100 %", "0 %", "-100.0 points", "-", "-", "no verdict")
-    assert remarks == ["no verdict: the comparison is invalid, so this is a description only"]
+    assert remarks == []
+    part = scores(compare(a_side("r" * 20), a_side("w" * 20, forced=("device",))))
+    assert part.remarks == (
+        "no verdict: the comparison is invalid, so this is a description only",
+        "every item counts the same",
+    )
+
+
+def test_where_suites_of_an_open_run_have_other_reasons_each_says_its_own() -> None:
+    found = compare(a_side("r" * 20), a_side("r" * 20, model="Q4_K_M", sealed=False))
+    first, second = found.suite
+    other = replace(second, score=replace(second.score, why="too few"))
+    assert scores(replace(found, suite=(first, other))).remarks[:2] == (
+        "wikitext: no verdict: a run is not complete, so this is a description only",
+        "orders: no verdict: too few",
+    )
