@@ -12,7 +12,6 @@ another template and let move. Good: under 60 s, under 0.2 %, under 10 s; else t
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qlock.engines.llama_cpp_python import open_engine
+from qlock.flows.moving import text_difference
 from qlock.flows.resolve import Asked, Resolved, resolve
 from qlock.world.real import real_world
 
@@ -200,13 +200,8 @@ def main() -> int:
         told("reupload")
         kept, _ = timed(spec)
         moved, moved_s = timed(spec, "m0")
-        lines = [
-            line
-            for line in difflib.unified_diff(
-                kept.data.decode().split("\n"), moved.data.decode().split("\n"), n=0
-            )
-            if line[:3] not in ("---", "+++") and line[0] in "+-"
-        ]
+        shown = text_difference(kept.data, moved.data, name="the lock").split("\n")[2:]
+        lines = [line for line in shown if line.startswith(("-", "+"))]
         print(f"one file uploaded again: {len(kept.notes)} notes, upgraded in {moved_s:.1f} s")
         print(
             f"lock: {len(first.data) / 1e3:.0f} kB, {len(kept.data) / 1e3:.0f} kB with two exams; diff of that upgrade: {len(lines)} lines"

@@ -9,7 +9,7 @@ Does not live here: making the new lock (``flows.resolve``).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import UNSET
 
@@ -20,6 +20,9 @@ from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin, unset_pins
 from qlock.core.recipe import RecipeDifference
 from qlock.flows.keeping import Kept
 from qlock.flows.pinning import fallen_back
+
+_NAMES = ("name = ", "suite = ", "pin = ", "type = ", "variation = ")
+"""What tells the entries of a table apart."""
 
 
 class Move(Base, frozen=True, kw_only=True):
@@ -194,11 +197,21 @@ def _changed(before: dict[str, object], after: dict[str, object]) -> list[str]:
 
 def text_difference(old: bytes, new: bytes, *, name: str) -> str:
     """A unified diff of two locks."""
-    return "".join(
-        difflib.unified_diff(
-            old.decode(errors="replace").splitlines(keepends=True),
-            new.decode(errors="replace").splitlines(keepends=True),
-            fromfile=f"{name} (as it is)",
-            tofile=f"{name} (as it would be)",
-        )
+    diff = difflib.unified_diff(
+        list(_placed(old)),
+        list(_placed(new)),
+        fromfile=f"{name} (as it is)",
+        tofile=f"{name} (as it would be)",
     )
+    return "".join(line[0] + line.partition("\0")[2] if "\0" in line else line for line in diff)
+
+
+def _placed(data: bytes) -> Iterator[str]:
+    """Each line behind the entry that it stands in: alike lines of a thousand entries are taken for one another else."""
+    table = row = ""
+    for line in data.decode(errors="replace").splitlines(keepends=True):
+        if line.startswith("["):
+            table, row = (table, line) if "." in line else (line, "")
+        elif line.startswith(_NAMES):
+            table, row = (table, row + line) if row else (table + line, "")
+        yield f"{table}{row}\0{line}"

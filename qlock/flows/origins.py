@@ -94,6 +94,10 @@ def gather(world: World, models: tuple[ModelSpec, ...], order: Order) -> tuple[W
                     found[model.name] = pinned
                 else:
                     wishes.append(_Wish(model=model, source=source, requested=requested))
+    if wishes:
+        order.tell(
+            f"reading the {'header' if len(wishes) == 1 else 'headers'} of {count_text(len(wishes), 'model')}"
+        )
     listings = _listings(world, wishes)
     asked = at_once(lambda wish: _asked(world, wish, listings, order.vocabularies), wishes)
     found |= {weighed.pin.name: weighed for weighed in asked}

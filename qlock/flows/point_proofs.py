@@ -71,7 +71,9 @@ def prove_points(bench: Bench, settings: tuple[facts.Setting, ...], kept: Kept) 
         finally:
             engine.close()
         if kept.engine is None or _is_another(kept.engine, made.engine):
-            kept = Kept()
+            # An engine that nobody has looked at gave no proofs, and is no reason to ask again what it gave.
+            was_seen = kept.engine is not None and bool(kept.engine.file)
+            kept = Kept(prompts={} if was_seen else kept.prompts)
     narrowed = {after.name for before, after in zip(settings, made.settings, strict=True) if before != after}
     still = {name: pin for name, pin in kept.points.items() if pin.setting not in narrowed}
     unproved = {name: point for name, point in absent.items() if name not in still}

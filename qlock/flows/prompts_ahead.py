@@ -19,6 +19,7 @@ from qlock.core.digest import Digest
 from qlock.core.facts import Setting
 from qlock.core.lock import PromptsPin
 from qlock.core.spec import PointSpec
+from qlock.core.units import count_text
 from qlock.engines.interface import Vocabulary
 from qlock.errors import AbsentError, EngineError, QlockError
 from qlock.flows.asking import Respondent
@@ -107,6 +108,7 @@ class _Finder:
 
     def ask(self, seat: Seat, names: list[str]) -> None:
         """Ask these points, vocabulary by vocabulary."""
+        self._bench.tell(f"{count_text(len(names), 'point')} without weights: rendering and tokenizing")
         try:
             seat.label()
         except (AbsentError, EngineError) as error:

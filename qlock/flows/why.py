@@ -110,6 +110,12 @@ def _rows(entry: Engine | Device | ModelPin | Setting | SuitePin | PointPin) -> 
             said = "not proved yet" if entry.repeatable is UNSET else entry.repeatable
             reason = f": {entry.repeatable_why}" if entry.repeatable_why else ""
             yield Row(what="repeatable", told=f"{said}{reason}")
+            for asked in entry.prompts or ():
+                date = ", told the date" if asked.uses_date else ""
+                yield Row(
+                    what="asked",
+                    told=f"{asked.suite}, {asked.items} items{date}, tokens {asked.tokens_digest}",
+                )
 
 
 def _came(requested: str, revision: str) -> Iterator[Row]:

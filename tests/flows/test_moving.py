@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET
 
 from qlock.core.lock import Lock, ModelPin, SuitePin
@@ -167,3 +169,27 @@ def test_two_locks_are_shown_as_a_unified_diff() -> None:
         "",
     ]
     assert text_difference(b"a\n", b"a\n", name="x") == ""
+
+
+def test_a_change_within_a_thousand_alike_entries_is_shown_alone() -> None:
+    def text(*, digest: str, more: str = "") -> bytes:
+        rows = "".join(
+            f'[[model]]\nname = "m{number}"\ndigest = "{digest if number == 500 else number}"\n\n'
+            f'[[model.file]]\nname = "m{number}.gguf"\nsize_bytes = 1\n{more if number == 700 else ""}\n'
+            for number in range(1_000)
+        )
+        return rows.encode()
+
+    found = text_difference(text(digest="a"), text(digest="b", more="blake3 = 1\n"), name="x")
+    assert [line for line in found.split("\n")[2:] if line.startswith(("-", "+"))] == [
+        '-digest = "a"',
+        '+digest = "b"',
+        "+blake3 = 1",
+    ]
+    assert "\0" not in found
+
+
+@given(st.text("[]=\n ab.\0name", max_size=60), st.text("[]=\n ab.\0name", max_size=60))
+def test_a_difference_is_empty_exactly_for_equal_texts(a: str, b: str) -> None:
+    lines = [text.encode() for text in (a, b)]
+    assert (text_difference(*lines, name="x") == "") is (a == b)

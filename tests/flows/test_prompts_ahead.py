@@ -146,6 +146,14 @@ def test_a_point_without_a_suite_needs_no_engine(project: Project) -> None:
     assert (project.script.vocabularies, project.script.opened) == ([], 1)
 
 
+def test_each_step_is_told(project: Project) -> None:
+    project.resolve()
+    assert project.steps == [
+        "reading the headers of 2 models",
+        "2 points without weights: rendering and tokenizing",
+    ]
+
+
 # What cannot be asked
 
 
@@ -304,6 +312,16 @@ def test_without_proving_the_prompts_that_are_pinned_are_kept(project: Project) 
     assert why(lock)["point.A@plain.prompts"] == "the engine was not asked"
     assert why(lock)["point.A@plain.canary"] == "the weights are not here"
     assert (project.script.opened, why(lock)["suite.text.items_limit"]) == (1, "the engine was not asked")
+
+
+def test_the_first_proof_asks_nothing_again_of_what_is_not_here(project: Project, stub: FakeHub) -> None:
+    before = project.lock()
+    fetch(project.world, Fetch(lock_path=project.lock_path, only=("A",)), lambda _: None)
+    stub.seen.clear()
+    after = project.lock()
+    assert (project.script.loads, len(project.script.vocabularies)) == (["m-Q4_K_M.gguf"], 1)
+    assert [one for one in stub.seen if one.server == "cdn"] == []
+    assert point(after.lock, "B@plain") == point(before.lock, "B@plain")
 
 
 def test_another_engine_asks_anew(project: Project) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from qlock.errors import AbsentError, UsageError
 from qlock.flows.why import Asked, Reason, why
@@ -37,7 +38,8 @@ def test_a_model_of_the_hub_came_from_a_commit(tmp_path: Path, stub: FakeHub) ->
     project.models["A"] = "hub:o/m:Q4_0"
     project.models["B"] = f"hub:o/m:Q4_0@{commit}"
     project.write_spec()
-    (file,) = project.lock().lock.model[0].file
+    lock = project.lock().lock
+    (file,) = lock.model[0].file
     stub.seen.clear()
     assert told(project, "A") == [
         ("requested", "hub:o/m:Q4_0@main"),
@@ -50,7 +52,12 @@ def test_a_model_of_the_hub_came_from_a_commit(tmp_path: Path, stub: FakeHub) ->
         ("missing", "tensors_digest until fetch: the weights are not here"),
     ]
     assert told(project, "B")[1] == ("became", f"commit {commit} of `o/m`, as asked")
-    assert ("repeatable", "not proved yet") in told(project, "A@plain")
+    prompts = lock.point[0].prompts
+    assert prompts is not UNSET
+    assert told(project, "A@plain")[1:4] == [
+        ("repeatable", "not proved yet"),
+        *(("asked", f"{pin.suite}, {pin.items} items, tokens {pin.tokens_digest}") for pin in prompts),
+    ]
     assert told(project, "llama-cpp-python") == [("seen", "not looked at yet")]
     assert stub.seen == []
 
