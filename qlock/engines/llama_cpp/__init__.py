@@ -206,7 +206,7 @@ class LlamaCpp:
         spread, scorer = self._loaded()
         done: Done
         try:
-            done = scorer.measure(self._readings) if self._readings else spread.next_done()
+            done = scorer.read(self._readings) if self._readings else spread.next_done()
         except EngineError as error:
             raise self._failure(error.message, hint=error.hint) from error
         self._under_way.discard(done.id)
@@ -246,10 +246,10 @@ class LlamaCpp:
         return tuple(sorted(found | set(scorer.mapped_files()), key=lambda file: (file.path, file.inode)))
 
     def devices(self) -> tuple[str, ...]:
-        """Cards that every server has its model on, as its log tells."""
-        self._loaded()
+        """Cards that every server has its model on, as its log tells, and those of a reference."""
+        _, scorer = self._loaded()
         assert self._seen is not None
-        return self._seen.said.devices
+        return tuple(dict.fromkeys((*self._seen.said.devices, *scorer.devices())))
 
     def memory(self) -> tuple[Buffer, ...]:
         """Buffers of all servers together, as their logs tell; a mapped file is there once for all of them."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import mmap
 import re
-import struct
 import time
 from pathlib import Path
 
@@ -21,18 +20,16 @@ import msgspec
 
 from qlock.core.base import Base, Count
 from qlock.core.facts import Setting
+from qlock.core.kept_logits import HEAD_BYTES, MAGIC, Layout, decoded, layout_in, tokens_in
 from qlock.engines.interface import Broken, Measure, Measured
 from qlock.engines.llama_cpp.home import Home
 from qlock.engines.llama_cpp.options import arguments, for_perplexity, options_of
 from qlock.engines.llama_cpp.questions import text_of, tokens_of
 from qlock.engines.llama_cpp.server import Point
 from qlock.engines.llama_cpp.tools import Build, printed
-from qlock.errors import EngineError
+from qlock.errors import EngineError, InputError
 from qlock.world.scratch import filling
 
-_MAGIC = b"_logits_"
-_HEAD = struct.Struct("<iii")
-_ROW_HEAD = struct.Struct("<ff")
 _SMALLEST_WINDOW = 8
 _SHORT_S = 60.0
 """For questions that need no computing."""
@@ -106,52 +103,52 @@ def _nats_of_file(path: Path, expected: Expected) -> tuple[float, ...]:
 
 
 def nats_in(data: bytes | mmap.mmap, expected: Expected) -> tuple[float, ...]:
-    """Costs of the tokens of the last half of the one window in a file of log-probabilities.
-
-    The layout: ``_logits_``, window length, vocabulary, number of windows (int32), the tokens (int32), then for each
-    scored token scale and lowest log-probability (float32) and one step of the scale for each token (uint16).
+    """Costs of the tokens of the last half of the one window in a file of kept rows (``core.kept_logits``).
 
     Raises:
         EngineError: It is the file of something else, or is not whole.
     """
-    size = len(expected.tokens)
-    head = len(_MAGIC) + _HEAD.size
-    if len(data) < head + 4 * size or data[: len(_MAGIC)] != _MAGIC:
+    wanted = Layout(window_tokens=len(expected.tokens), vocab_tokens=expected.vocab_tokens, parts=1)
+    start = wanted.offset(0)
+    if len(data) < start or data[: len(MAGIC)] != MAGIC:
         raise EngineError(f"llama-perplexity wrote no logits: got `{len(data)}` bytes")
-    window, vocabulary, windows = _HEAD.unpack_from(data, len(_MAGIC))
-    for fact, got, wanted in (
-        ("window", window, size),
-        ("vocabulary", vocabulary, expected.vocab_tokens),
-        ("windows", windows, 1),
-    ):
-        if got != wanted:
-            raise EngineError(
-                f"llama-perplexity wrote other logits: got `{fact} = {got}`, expected `{wanted}`"
-            )
-    if struct.unpack_from(f"<{size}i", data, head) != expected.tokens:
-        raise EngineError(
-            "llama-perplexity wrote other logits: the text became other tokens than those asked for"
-        )
-    first = size // 2 + 1
-    row_bytes = _ROW_HEAD.size + 2 * (vocabulary + vocabulary % 2)
-    start = head + 4 * size
-    if len(data) != start + (size - first) * row_bytes:
+    _refuse_other(data[:start], wanted, expected.tokens)
+    if len(data) != wanted.total_bytes:
         raise EngineError(
             f"llama-perplexity wrote logits that are not whole: got `{len(data)}` bytes,"
-            f" expected `{start + (size - first) * row_bytes}`"
+            f" expected `{wanted.total_bytes}`"
         )
     nats = []
-    for row in range(size - first):
-        at = start + row * row_bytes
-        scale, lowest = _ROW_HEAD.unpack_from(data, at)
-        (step,) = struct.unpack_from("<H", data, at + _ROW_HEAD.size + 2 * expected.tokens[first + row])
-        cost = -(scale * step + lowest)
+    for row, token in enumerate(expected.tokens[wanted.score_from :]):
+        at = wanted.offset(0, row)
+        kept = decoded(data[at : at + wanted.row_bytes], wanted.vocab_tokens)
+        cost = -(float(kept.step[0]) * int(kept.steps[0, token]) + float(kept.lowest[0]))
         if not math.isfinite(cost) or cost < -1e-3:
             raise EngineError(
                 f"llama-perplexity gave a cost of `{cost}` nats, expected a number of at least 0"
             )
         nats.append(max(0.0, cost))
     return tuple(nats)
+
+
+def _refuse_other(head: bytes, wanted: Layout, tokens: tuple[int, ...]) -> None:
+    try:
+        layout = layout_in(head)
+    except InputError as error:
+        raise EngineError(f"llama-perplexity wrote other logits: {error.message}") from error
+    for fact, got, expected in (
+        ("window", layout.window_tokens, wanted.window_tokens),
+        ("vocabulary", layout.vocab_tokens, wanted.vocab_tokens),
+        ("windows", layout.parts, wanted.parts),
+    ):
+        if got != expected:
+            raise EngineError(
+                f"llama-perplexity wrote other logits: got `{fact} = {got}`, expected `{expected}`"
+            )
+    if tuple(tokens_in(layout, head[HEAD_BYTES:])[0].tolist()) != tokens:
+        raise EngineError(
+            "llama-perplexity wrote other logits: the text became other tokens than those asked for"
+        )
 
 
 def check_final(said: str, nats: tuple[float, ...]) -> None:

@@ -7,7 +7,8 @@
 3. The server itself, token by token: the token is forced by a bias, and its log-probability is that of the model before
    any bias. For a few hundred tokens at most; in 32 bits, so some 1e-4 nats beside the other two.
 
-Which way it is depends on the build and the bindings alone. Does not live here: continuing prompts (``spread``).
+Which way it is depends on the build and the bindings alone. A reference can be held against, and rows can be kept, by
+the worker alone. Does not live here: continuing prompts (``spread``).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from qlock.engines.llama_cpp.completion import body_of, done_of, forced_nats
 from qlock.engines.llama_cpp.home import Home
 from qlock.engines.llama_cpp.server import Answered, Lost, Point
 from qlock.engines.llama_cpp.tools import Build
+from qlock.engines.llama_cpp.weights import refuse_scattered
 from qlock.engines.llama_cpp_python import Deadlines, LlamaCppPython, open_engine
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
@@ -50,7 +52,7 @@ from qlock.world.maps import read_maps
 FORCED_TOKENS = 512
 """The most tokens that are scored one by one."""
 
-_NO_REFERENCE = "the engine `llama.cpp` cannot hold a point against a reference yet"
+_NO_REFERENCE = "tokens are scored without llama-cpp-python here, so no reference can be held against"
 _TRIAL_TOKENS = 24
 _TRIAL_STEPS = 8
 
@@ -81,7 +83,7 @@ class Scorer:
                 self._point.server.note(f"tokens are scored without llama-cpp-python: {self._why}")
         return self._why
 
-    def measure(self, waiting: deque[Reading]) -> Measured | Broken:
+    def read(self, waiting: deque[Reading]) -> Measured | Contrasted | Kept | Broken:
         """Do the first piece that waits, and take it away.
 
         Raises:
@@ -89,16 +91,36 @@ class Scorer:
         """
         work = waiting.popleft()
         match work:
-            case Contrast() | Keep():
-                return Broken(id=work.id, why=_NO_REFERENCE)
             case Measure():
                 return self._measure(work)
+            case Contrast() | Keep():
+                why = self.why_no_worker()
+                return Broken(id=work.id, why=f"{_NO_REFERENCE}: {why}") if why else self._by_worker(work)
 
-    def refer(self, reference: Load | KeptFile) -> ReadBack | None:  # noqa: ARG002 - as the engine
-        """Refuse; raises ``EngineError``."""
-        raise EngineError(_NO_REFERENCE, hint="take the engine `llama-cpp-python`")
+    def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+        """As the engine.
 
-    def _measure(self, work: Measure) -> Measured | Broken:
+        A second point is loaded by the worker alone. What it says of itself is put as servers would say it, which are
+        as many as the setting has slots.
+        """
+        why = self.why_no_worker()
+        if why:
+            raise EngineError(f"{_NO_REFERENCE}: {why}", hint="take the engine `llama-cpp-python`")
+        assert self._worker is not None
+        match reference:
+            case KeptFile():
+                return self._worker.refer(reference)
+            case Load(weights=weights, setting=setting):
+                refuse_scattered(weights)
+                seen = self._worker.refer(Load(weights=weights, setting=_alone(setting)))
+                assert seen is not None
+                return _as_by_servers(seen, setting)
+
+    def devices(self) -> tuple[str, ...]:
+        """Cards that the worker uses; none where there is none."""
+        return () if self._worker is None else self._worker.devices()
+
+    def _measure(self, work: Measure) -> Measured | Contrasted | Kept | Broken:
         why = _unfit(work, self._point.room)
         if why:
             return Broken(id=work.id, why=why)
@@ -128,13 +150,13 @@ class Scorer:
             self._worker.close()
             self._worker = None
 
-    def _by_worker(self, work: Measure) -> Measured | Broken:
+    def _by_worker(self, work: Reading) -> Measured | Contrasted | Kept | Broken:
         assert self._worker is not None
         self._worker.submit(work)
         match self._worker.next_done():
-            case Measured() | Broken() as done:
+            case Measured() | Contrasted() | Kept() | Broken() as done:
                 return done
-            case Generated() | Contrasted() | Kept():
+            case Generated():
                 raise EngineError("the engine answered nonsense: got a text, expected the cost of tokens")
 
     def _open_worker(self) -> str:
@@ -250,6 +272,21 @@ def _alone(setting: Setting) -> Setting:
         batch_tokens=min(setting.batch_tokens, most),
         ubatch_tokens=min(setting.ubatch_tokens, most),
     )
+
+
+def _as_by_servers(seen: ReadBack, setting: Setting) -> ReadBack:
+    """What the worker says of a point, as the engine says it of its servers."""
+    alone = _alone(setting)
+    same = {
+        "slots": setting.slots if seen.slots == alone.slots else seen.slots,
+        "batch_tokens": setting.batch_tokens
+        if seen.batch_tokens == alone.batch_tokens
+        else seen.batch_tokens,
+        "ubatch_tokens": setting.ubatch_tokens
+        if seen.ubatch_tokens == alone.ubatch_tokens
+        else seen.ubatch_tokens,
+    }
+    return msgspec.structs.replace(seen, **same)
 
 
 def _trial(name: str, tokens: tuple[int, ...], steps: int) -> Generate:

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
 
-from qlock.engines.interface import Broken, Measure, Measured
+from qlock.core.kept_logits import Layout, head_bytes
+from qlock.engines.interface import (
+    Broken,
+    Contrast,
+    Contrasted,
+    Done,
+    Engine,
+    Keep,
+    Kept,
+    KeptFile,
+    Measure,
+    Measured,
+    Work,
+)
 from qlock.engines.llama_cpp import LlamaCpp, perplexity
 from qlock.engines.llama_cpp_python import open_engine
 from qlock.errors import EngineError
@@ -175,6 +190,64 @@ def test_a_server_that_dies_while_it_scores_ends_the_engine(played: Opener, mode
     assert caught.value.message == (
         "the engine died (signal SIGABRT): GGML_ASSERT(n_tokens <= n_batch) failed"
     )
+
+
+def test_without_bindings_there_is_no_reference(played: Opener, model: Path) -> None:
+    engine = played()
+    engine.load(load_of(model))
+    why = "tokens are scored without llama-cpp-python here, so no reference can be held against: `python"
+    for reference in (load_of(model), KeptFile(path="/x")):
+        with pytest.raises(EngineError) as caught:
+            engine.refer(reference)
+        assert caught.value.message.startswith(why)
+        assert caught.value.hint == "take the engine `llama-cpp-python`"
+    for work in (
+        Contrast(id="x", tokens=(BOS, 1), score_from=1, pieces=False),
+        Keep(id="x", tokens=(BOS, 1), score_from=1, path="/x", part=0),
+    ):
+        engine.submit(work)
+        done = engine.next_done()
+        assert isinstance(done, Broken)
+        assert done.why.startswith(why)
+
+
+@live
+def test_a_reference_is_held_against_as_in_the_embedded_engine(
+    real: LlamaCpp, build_bin: Path, smollm2_q4_1: Path, smollm2_q2_k: Path, tmp_path: Path
+) -> None:
+    load, beside = load_of(smollm2_q2_k, slots=2), load_of(smollm2_q4_1, slots=2)
+    pinned = real.load(beside)
+    real.load(load)
+    (tokens,) = real.tokenize([TEXT], add_special=True, parse_special=False)
+    works: list[Work] = [Contrast(id="c", tokens=tokens, score_from=1, pieces=True)]
+    works.append(Keep(id="k", tokens=tokens[:32], score_from=17, path=f"{tmp_path}/a.kld", part=0))
+    layout = Layout(window_tokens=32, vocab_tokens=pinned.vocab_tokens, parts=1)
+    head = head_bytes(layout, np.array([tokens[:32]], dtype=np.int32))
+    found = []
+    with open_engine(lib_folder=build_bin) as embedded:
+        embedded.load(msgspec.structs.replace(load, setting=changed()))
+        for engine in (real, embedded):
+            Path(f"{tmp_path}/a.kld").write_bytes(head)
+            assert engine.refer(beside) == (pinned if engine is real else embedded.refer(beside))
+            found.append([timeless(engine, work) for work in works])
+            assert engine.refer(KeptFile(path=f"{tmp_path}/a.kld")) is None
+            found[-1].append(
+                timeless(engine, Contrast(id="f", tokens=tokens[:32], score_from=17, pieces=False))
+            )
+    assert found[0] == found[1]
+    assert [type(done).__name__ for done in found[0]] == ["Contrasted", "Kept", "Contrasted"]
+    with pytest.raises(EngineError, match="could not load the reference: cannot open `/gone`"):
+        real.refer(KeptFile(path="/gone"))
+    assert isinstance(measured(real, tokens=tokens, score_from=1), Measured)
+
+
+def timeless(engine: Engine, work: Work) -> Done:
+    engine.submit(work)
+    match engine.next_done():
+        case Contrasted() | Kept() as done:
+            return msgspec.structs.replace(done, elapsed_s=0.0)
+        case other:
+            raise AssertionError(other)
 
 
 @live
