@@ -4,7 +4,7 @@
 #   make test     set up, then lint, types and all tests
 #   make lint     ruff and mypy alone
 #   make bench    set up, then every script in benchmarks/
-#   make chaos    set up, then benchmarks/chaos.py over 100 seeds (SEEDS=N for another number); some 15 minutes
+#   make chaos    set up, then benchmarks/chaos.py over 100 seeds (SEEDS=N for another number); some 30 minutes
 #   make clean    remove what make made here (the llama.cpp build in the cache stays)
 #
 # Wanted on the machine: Python 3.11 or newer (another one: make PYTHON=/path/to/python3), a C++ compiler, cmake.
