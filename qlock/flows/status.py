@@ -12,7 +12,8 @@ import msgspec
 
 from qlock.core.base import Base, Count
 from qlock.errors import AbsentError
-from qlock.flows.submissions import by_task, known_tasks, last_words, submissions
+from qlock.flows.run_folder import RunFolder
+from qlock.flows.submissions import Submission, by_task, known_tasks, last_words, submissions
 from qlock.flows.tasks import TaskSeen, place_of, tasks_seen
 from qlock.world.interface import Missing, SlurmTask, World
 
@@ -56,37 +57,50 @@ def status(world: World, path: Path, runs: Path | None = None) -> Status:
     """
     place = place_of(world, world.cwd / path, runs)
     folder = place.folder
+    is_sealed = folder.seal() is not None
     submitted = submissions(folder)
     notes: list[str] = []
     waiting: dict[str, SlurmTask] = {}
-    ended: dict[str, SlurmTask] = {}
-    is_asked = True
-    if submitted:
+    was_queued: set[str] = set()
+    if submitted and not is_sealed:
         try:
             waiting = by_task(submitted, world.slurm.queue())
+            was_queued = {id_ for one in submitted for id_ in one.tasks}
         except AbsentError as error:
-            is_asked = False
             notes.append(f"Slurm's queue is not known: {error.message}")
-        told = world.slurm.accounts([one.job for one in submitted]) if is_asked else ()
-        match told:
-            case Missing(why=why):
-                notes.append(f"Slurm's accounts are not known: {why}")
-            case _:
-                ended = by_task(submitted, told)
-    is_sealed = folder.seal() is not None
-    was_queued = {id_ for one in submitted for id_ in one.tasks} if is_asked else set()
     rows = []
+    gone: list[TaskSeen] = []
     for seen in tasks_seen(world, place, known_tasks(place)):
         if is_sealed or seen.is_sealed:
             rows.append(_row(seen, "done", done=seen.items))
         elif seen.id in waiting:
             rows.append(_in_queue(seen, waiting[seen.id]))
         elif seen.id in was_queued:
-            words = last_words(folder, submitted, seen.id)
-            rows.append(_row(seen, "failed", why=_why(ended.get(seen.id), words)))
+            gone.append(seen)
         else:
             rows.append(_row(seen, "open"))
+    if gone:
+        failed, more = _failed(world, folder, submitted, gone)
+        rows, notes = sorted([*rows, *failed], key=lambda row: row.index), [*notes, *more]
     return Status(folder=folder.path, is_sealed=is_sealed, tasks=tuple(rows), notes=tuple(notes))
+
+
+def _failed(
+    world: World, folder: RunFolder, submitted: tuple[Submission, ...], gone: list[TaskSeen]
+) -> tuple[list[TaskStatus], list[str]]:
+    """Tasks that left the queue and are not done, each with why, and what could not be asked."""
+    ended: dict[str, SlurmTask] = {}
+    notes = []
+    match world.slurm.accounts([one.job for one in submitted]):
+        case Missing(why=why):
+            notes.append(f"Slurm's accounts are not known: {why}")
+        case told:
+            ended = by_task(submitted, told)
+    rows = [
+        _row(seen, "failed", why=_why(ended.get(seen.id), last_words(folder, submitted, seen.id)))
+        for seen in gone
+    ]
+    return rows, notes
 
 
 def _row(seen: TaskSeen, state: State, *, done: int | None = None, why: str = "") -> TaskStatus:

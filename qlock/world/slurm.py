@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from qlock.errors import AbsentError
@@ -22,7 +23,10 @@ _LIMIT_S = 60.0
 _MOST_JOBS = 200
 """In one command line."""
 _JOB = re.compile(r"^([0-9]+)(?:;.*)?$")
-_ELEMENT = re.compile(r"^([0-9]+)_([0-9]+)$")
+_RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
+_ELEMENT = re.compile(rf"^([0-9]+)_(?:([0-9]{{1,9}})|\[({_RANGE}(?:,{_RANGE})*)(?:%[0-9]+)?\])$")
+_MOST_INDICES = 1 << 22
+"""``MaxArraySize`` is at most 4,000,001."""
 _ARRAY_LIMIT = re.compile(r"^MaxArraySize\s*=\s*([0-9]{1,9})\s*$", re.MULTILINE)
 _LEFT = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
 
@@ -83,14 +87,13 @@ class RealSlurm:
                     "sacct",
                     "--noheader",
                     "--parsable2",
-                    "--array",
                     "--allocations",
                     "--format=JobID,State,ExitCode,NodeList",
                     f"--jobs={','.join(some)}",
                 )
             except AbsentError as error:
                 return Missing(why=error.message)
-            found += [task for line in done.out.split("\n") if (task := accounted(line)) is not None]
+            found += [task for line in done.out.split("\n") for task in accounted(line)]
         return tuple(found)
 
     def cancel(self, jobs: Sequence[str]) -> None:
@@ -134,25 +137,38 @@ def queued(line: str) -> SlurmTask | None:
     )
 
 
-def accounted(line: str) -> SlurmTask | None:
-    """One line of sacct; ``None`` for what is no element of an array, or has not begun."""
+def accounted(line: str) -> tuple[SlurmTask, ...]:
+    """One line of sacct; nothing for what is no element of an array.
+
+    An element that has begun has a line of its own; those that ended without have one together: ``7_[1-3,5%2]``.
+    """
     fields = line.strip().split("|")
     match = _ELEMENT.match(fields[0])
     if len(fields) != 4 or match is None:
-        return None
+        return ()
     # `CANCELLED by 1000` names who did it.
     state, _, by = fields[1].partition(" ")
     code = "" if fields[2] == "0:0" else f"exit code {fields[2].partition(':')[0]}"
     if code == "exit code 0":
         code = f"signal {fields[2].partition(':')[2]}"
-    return SlurmTask(
-        job=match[1],
-        index=int(match[2]),
-        state=state,
-        reason=by or code,
-        node="" if fields[3] == "None assigned" else fields[3],
-        left_s=Missing(why="it has ended"),
+    return tuple(
+        SlurmTask(
+            job=match[1],
+            index=index,
+            state=state,
+            reason=by or code,
+            node="" if fields[3] == "None assigned" else fields[3],
+            left_s=Missing(why="it has ended"),
+        )
+        for index in _indices(match[2] or match[3])
     )
+
+
+def _indices(text: str) -> Iterator[int]:
+    """Indices out of ``4`` or ``1-3,5``, of which none is longer than any array."""
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        yield from islice(range(int(low), int(high or low) + 1), _MOST_INDICES)
 
 
 def left_s(text: str) -> int | Missing:

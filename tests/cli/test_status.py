@@ -31,7 +31,6 @@ def test_a_row_for_each_task(locked: Project, slurm: ScriptedSlurm, typed: Type)
         "task     state    items     left  job    why",
         "A@plain  done     11/11",
         "B@plain  running   0/11  1:23:45  101_1  on n1",
-        "note: Slurm's accounts are not known: Slurm keeps no accounts here",
         "note: 1 done, 1 running",
     ]
     told = json.loads(typed("status", LOCK, "--json").out)

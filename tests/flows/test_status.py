@@ -82,6 +82,13 @@ def test_what_left_the_queue_undone_has_failed_and_says_why(project: Project, sl
 
 def test_what_cannot_be_asked_is_said_and_not_guessed(project: Project, slurm: ScriptedSlurm) -> None:
     queue(project)
+    slurm.queued = [
+        SlurmTask(job="101", index=index, state="RUNNING", reason="", node="n1", left_s=90)
+        for index in (0, 1)
+    ]
+    # Of what runs, no accounts are wanted.
+    assert status(project.world, project.lock_path).notes == ()
+    slurm.queued = []
     assert status(project.world, project.lock_path).notes == (
         "Slurm's accounts are not known: Slurm keeps no accounts here",
     )
