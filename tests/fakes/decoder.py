@@ -103,6 +103,9 @@ class FakeDecoder:
         """Tokens of every prefill batch."""
         self.widths: list[int] = []
         """Rows of every decode."""
+        self.puts_back = True
+        self.put = 0
+        """How often something that was kept was put back."""
         self._leak = leak
         self._weights = weights
 
@@ -111,6 +114,15 @@ class FakeDecoder:
 
     def copy(self, source: int, target: int) -> None:
         self.held[target] = list(self.held[source])
+
+    def keep(self, sequence: int, *, most_bytes: int) -> bytes | None:
+        state = msgspec.json.encode(self.held[sequence])
+        return state if len(state) <= most_bytes else None
+
+    def put_back(self, sequence: int, kept: bytes) -> bool:
+        self.put += 1
+        self.held[sequence] = msgspec.json.decode(kept, type=list[int]) if self.puts_back else []
+        return self.puts_back
 
     def extend(
         self, sequence: int, tokens: Sequence[int], *, at: int, logits_from: int

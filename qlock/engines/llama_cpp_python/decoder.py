@@ -32,6 +32,12 @@ class Decoder(Protocol):
     def copy(self, source: int, target: int) -> None:
         """Give an emptied sequence all that another one holds."""
 
+    def keep(self, sequence: int, *, most_bytes: int) -> bytes | None:
+        """What a sequence holds, to be put back later; ``None`` where it takes more bytes, or cannot be read."""
+
+    def put_back(self, sequence: int, kept: bytes) -> bool:
+        """Empty a sequence and give it what was kept; whether that worked."""
+
     def extend(
         self, sequence: int, tokens: tuple[int, ...], *, at: int, logits_from: int
     ) -> NDArray[np.float32]:

@@ -111,6 +111,22 @@ class Native:
         self.clear(target)
         self._api.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
+    def keep(self, sequence: int, *, most_bytes: int) -> bytes | None:
+        """What a sequence holds, bit for bit; ``None`` where it takes more bytes, or cannot be read."""
+        size = self._api.llama_state_seq_get_size(self._context, sequence)
+        if not 0 < size <= most_bytes:
+            return None
+        state = (ctypes.c_uint8 * size)()
+        got = self._api.llama_state_seq_get_data(self._context, state, size, sequence)
+        return bytes(state) if got == size else None
+
+    def put_back(self, sequence: int, kept: bytes) -> bool:
+        """Empty a sequence and give it what was kept, also of another one; whether llama.cpp took all of it."""
+        self.clear(sequence)
+        state = (ctypes.c_uint8 * len(kept)).from_buffer_copy(kept)
+        took: int = self._api.llama_state_seq_set_data(self._context, state, len(kept), sequence)
+        return took == len(kept)
+
     def extend(
         self, sequence: int, tokens: Sequence[int], *, at: int, logits_from: int
     ) -> NDArray[np.float32]:

@@ -13,6 +13,11 @@ plain schedule's tokens forced on them**, so that the logits of each step stay c
 - ``threads``: another number of threads.
 - ``width``: half as many rows in each decode.
 
+A prompt is always prefilled alone, so the first two and ``threads`` say all there is to say about prefilling: again,
+into another row, after and beside other prompts, with other threads. The rest vary what is decoded beside a row, and
+begin with the caches that the plain schedule had after its prefill, put back bit for bit. Were they not the same bits,
+a row would come out otherwise, and count against the model.
+
 With one slot only ``repeat`` and ``threads`` can be varied. Does not live here: what follows from it (``core``).
 """
 
@@ -30,7 +35,10 @@ from qlock.engines.llama_cpp_python.decoder import Decoder, dummy_token, prefill
 from qlock.errors import EngineError
 
 _LONG_TOKENS = 400
-"""Length of the long neighbour, where the context has room for it."""
+"""Length of the long neighbour, where no prompt is long and the context has room for it."""
+_LONG_ENOUGH_TOKENS = 300
+_MOST_KEPT_BYTES = 1 << 30
+"""Of all prompts' caches together; prompts beyond are prefilled again."""
 
 Prompt = tuple[int, ...]
 Logits = NDArray[np.float32]
@@ -45,6 +53,8 @@ class _Seat(msgspec.Struct, frozen=True):
     """Tokens to go on with; where there are none, the likeliest."""
     copied_from: int | None = None
     """The row whose cache is copied instead of prefilling the prompt again."""
+    is_kept: bool = False
+    """Whether the cache after the plain prefill is put back, where it was kept, instead of prefilling again."""
 
 
 class _Plain(msgspec.Struct, frozen=True):
@@ -103,9 +113,26 @@ class _Stage:
         self.steps = steps
         self.alive = alive
         self.slots = decoder.setting.slots
+        self._kept: dict[Prompt, bytes] = {}
 
-    def play(self, seats: Sequence[_Seat], *, width: int | None = None) -> Iterator[tuple[_Seat, Logits]]:
-        """Each seat with its logits of the prefill, then of each decode; arrays are the caller's to keep."""
+    def keep(self, seat: _Seat) -> None:
+        """Keep the cache of a seat that was just prefilled."""
+        room = _MOST_KEPT_BYTES - sum(map(len, self._kept.values()))
+        kept = self.decoder.keep(seat.row, most_bytes=room)
+        if kept is not None:
+            self._kept[seat.prompt] = kept
+
+    def _put_back(self, seat: _Seat) -> bool:
+        kept = self._kept.get(seat.prompt)
+        return seat.is_kept and kept is not None and self.decoder.put_back(seat.row, kept)
+
+    def play(
+        self, seats: Sequence[_Seat], *, width: int | None = None
+    ) -> Iterator[tuple[_Seat, int, Logits]]:
+        """Each seat with its logits of the prefill (0), where it has one, and of each decode (1, 2, …).
+
+        Arrays are the caller's to keep.
+        """
         width = width or self.slots
         last: dict[int, int] = {}
         for seat in seats:
@@ -113,10 +140,13 @@ class _Stage:
                 self.decoder.copy(seat.copied_from, seat.row)
                 last[seat.row] = last[seat.copied_from]
                 continue
+            if self._put_back(seat):
+                last[seat.row] = seat.forced[0]
+                continue
             logits = prefill(self.decoder, seat.row, seat.prompt, self.alive).copy()
             _refuse_not_finite(logits)
             last[seat.row] = seat.forced[0] if seat.forced else int(np.argmax(logits))
-            yield seat, logits
+            yield seat, 0, logits
         by_row = {seat.row: seat for seat in seats}
         for step in range(1, self.steps + 1):
             tokens, positions = [], []
@@ -133,7 +163,7 @@ class _Stage:
             _refuse_not_finite(found)
             for seat in seats:
                 last[seat.row] = seat.forced[step] if seat.forced else int(np.argmax(found[seat.row]))
-                yield seat, found[seat.row]
+                yield seat, step, found[seat.row]
         for row in range(self.slots):
             self.decoder.clear(row)
 
@@ -182,7 +212,9 @@ def _plain(stage: _Stage, prompts: Sequence[Prompt]) -> tuple[_Plain, ...]:
     kept: list[list[Logits]] = [[] for _ in prompts]
     for group in _groups(len(prompts), stage.slots):
         seats = [_Seat(row, prompts[index]) for row, index in enumerate(group)]
-        for seat, logits in stage.play(seats):
+        for seat, step, logits in stage.play(seats):
+            if step == 0:
+                stage.keep(seat)
             kept[group[seat.row]].append(logits)
     return tuple(_Plain(prompt, tuple(logits)) for prompt, logits in zip(prompts, kept, strict=True))
 
@@ -208,7 +240,7 @@ class _Probe:
         with _other_threads(self._stage.decoder):
             rows.append(self._vary("threads", slots, self._in_order))
         if slots > 1:
-            rows.append(self._vary("width", slots // 2, self._in_order, width=slots // 2))
+            rows.append(self._vary("width", slots // 2, self._in_order_kept, width=slots // 2))
         return tuple(rows)
 
     def _vary(
@@ -217,17 +249,17 @@ class _Probe:
         tally = _Tally()
         for group in _groups(len(self._plain), group_size):
             seats, held = arrange(group)
-            # A copy has no prefill of its own: its first logits are those of the first decode.
-            at = {seat.row: 0 if seat.copied_from is None else 1 for seat in seats}
-            for seat, logits in self._stage.play(seats, width=width):
+            for seat, step, logits in self._stage.play(seats, width=width):
                 if seat.row in held:
                     index = held[seat.row]
-                    tally.compare(index, self._plain[index].logits[at[seat.row]], logits)
-                    at[seat.row] += 1
+                    tally.compare(index, self._plain[index].logits[step], logits)
         return tally.row(variation)
 
     def _in_order(self, group: Sequence[int]) -> tuple[list[_Seat], dict[int, int]]:
         return [self._seat(index, row) for row, index in enumerate(group)], dict(enumerate(group))
+
+    def _in_order_kept(self, group: Sequence[int]) -> tuple[list[_Seat], dict[int, int]]:
+        return [self._kept(index, row) for row, index in enumerate(group)], dict(enumerate(group))
 
     def _mirrored(self, group: Sequence[int]) -> tuple[list[_Seat], dict[int, int]]:
         held = {self._stage.slots - 1 - place: index for place, index in enumerate(group)}
@@ -235,22 +267,31 @@ class _Probe:
 
     def _in_last_row(self, group: Sequence[int]) -> tuple[list[_Seat], dict[int, int]]:
         row = self._stage.slots - 1
-        return [self._seat(group[0], row)], {row: group[0]}
+        return [self._kept(group[0], row)], {row: group[0]}
 
     def _in_every_row(self, group: Sequence[int]) -> tuple[list[_Seat], dict[int, int]]:
-        first = self._seat(group[0], 0)
+        first = self._kept(group[0], 0)
         copies = [_Seat(row, first.prompt, first.forced, 0) for row in range(1, self._stage.slots)]
         return [first, *copies], dict.fromkeys(range(self._stage.slots), group[0])
 
     def _beside_a_long_one(self, group: Sequence[int]) -> tuple[list[_Seat], dict[int, int]]:
+        held = dict(enumerate(group, start=1))
+        return [self._long(0), *(self._kept(index, row) for row, index in held.items())], held
+
+    def _long(self, row: int) -> _Seat:
+        """The longest prompt, where it is long; else all of them, again and again."""
+        longest = max(range(len(self._plain)), key=lambda index: len(self._plain[index].prompt))
+        if len(self._plain[longest].prompt) >= _LONG_ENOUGH_TOKENS:
+            return self._kept(longest, row)
         pattern = [token for one in self._plain for token in one.prompt]
         length = min(_LONG_TOKENS, self._stage.decoder.setting.context_tokens - self._stage.steps)
-        long = _Seat(0, tuple(pattern[place % len(pattern)] for place in range(length)))
-        held = dict(enumerate(group, start=1))
-        return [long, *(self._seat(index, row) for row, index in held.items())], held
+        return _Seat(row, tuple(pattern[place % len(pattern)] for place in range(length)))
 
     def _seat(self, index: int, row: int) -> _Seat:
         return _Seat(row, self._plain[index].prompt, self._plain[index].tokens)
+
+    def _kept(self, index: int, row: int) -> _Seat:
+        return msgspec.structs.replace(self._seat(index, row), is_kept=True)
 
 
 def _groups(count: int, size: int) -> list[Sequence[int]]:

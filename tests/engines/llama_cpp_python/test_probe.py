@@ -68,6 +68,55 @@ def test_a_state_that_stays_behind_is_found_by_repeating() -> None:
     assert "repeat" in moved(tired)
 
 
+def test_prompts_are_prefilled_again_where_prefilling_is_varied_and_put_back_elsewhere() -> None:
+    decoder = FakeDecoder()
+    long = tuple(3 + number % 20 for number in range(250))
+    probe(decoder, (*PROMPTS[:3], long[:240]), steps=STEPS, alive=lambda: None)
+    rows = sum(map(len, PROMPTS[:3])) + 240
+    length = decoder.setting.context_tokens - STEPS
+    assert sum(decoder.batches) == 4 * rows + 2 * length, (
+        "plain, repeat, permute, threads; a long neighbour twice"
+    )
+    assert decoder.put == 4 + 4 + 4 + 4, "dummies, copies, long-neighbours, width"
+
+
+def test_a_long_prompt_is_the_long_neighbour_itself() -> None:
+    decoder = FakeDecoder(msgspec.structs.replace(SETTING, context_tokens=512))
+    long = tuple(3 + number % 20 for number in range(300))
+    probe(decoder, (*PROMPTS[:3], long), steps=STEPS, alive=lambda: None)
+    assert sum(decoder.batches) == 4 * (sum(map(len, PROMPTS[:3])) + 300)
+
+
+def test_where_nothing_can_be_put_back_all_is_prefilled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = probed()
+    batches = []
+    for refuses in (True, False):
+        decoder = FakeDecoder()
+        decoder.puts_back = not refuses
+        if not refuses:
+            monkeypatch.setattr("qlock.engines.llama_cpp_python.probe._MOST_KEPT_BYTES", 0)
+        rows = probe(decoder, PROMPTS, steps=STEPS, alive=lambda: None)
+        assert {row.variation: row for row in rows} == plain
+        batches.append(len(decoder.batches))
+    assert batches[0] == batches[1] > len(PROMPTS) * 7
+
+
+def test_a_cache_that_is_not_what_it_was_counts_against_the_model() -> None:
+    class Forgetful(FakeDecoder):
+        def put_back(self, sequence: int, kept: bytes) -> bool:
+            done = super().put_back(sequence, kept)
+            self.held[sequence][0] += 1
+            return done
+
+    rows = probe(Forgetful(), PROMPTS, steps=STEPS, alive=lambda: None)
+    assert {row.variation for row in rows if row.rows_bitwise < row.rows} == {
+        "dummies",
+        "copies",
+        "long-neighbours",
+        "width",
+    }
+
+
 def test_the_size_of_a_difference_is_told_and_tokens_are_counted_apart() -> None:
     row = probed(lambda _, __, rows: 0.25 if rows == 2 else 0.0)["width"]
     assert row.rows_bitwise == 0
