@@ -28,6 +28,7 @@ from qlock.core.exchange import (
     Wrong,
 )
 from qlock.core.pairs import Half, Pair, ending_of
+from qlock.core.parts import PartDifference, Parts, part_differences, parts
 from qlock.core.record import Row
 from qlock.core.stats import CannotTell, Interval
 
@@ -77,6 +78,8 @@ class Flip(Base, frozen=True, kw_only=True):
     text_a: str
     """What was written, shortened, with every control character but line feeds written out."""
     text_b: str
+    difference: tuple[PartDifference, ...]
+    """What was read otherwise out of the two, where the grader reads answers part by part."""
 
 
 class Agreement(Base, frozen=True, kw_only=True, tag_field="kind", tag="agreement"):
@@ -96,6 +99,7 @@ class Agreement(Base, frozen=True, kw_only=True, tag_field="kind", tag="agreemen
     better: Count
     flip: tuple[Flip, ...]
     """The first of those that got worse, then of those that got better."""
+    parts: Parts
 
 
 def agreement(
@@ -129,6 +133,7 @@ def agreement(
         flip=tuple(
             _flip(pair, same_tokenizer=same_tokenizer) for pair in (*worse[:MOST_FLIPS], *better[:MOST_FLIPS])
         ),
+        parts=parts(matched),
     )
 
 
@@ -229,6 +234,7 @@ def _flip(pair: Pair, *, same_tokenizer: bool) -> Flip:
         parts_at=_parts_at(pair) if same_tokenizer else CannotTell(why="the tokenizers differ"),
         text_a=for_terminal(a.text, limit=TEXT_LIMIT),
         text_b=for_terminal(b.text, limit=TEXT_LIMIT),
+        difference=part_differences(pair),
     )
 
 

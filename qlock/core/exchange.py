@@ -178,4 +178,8 @@ class Divergence(Base, frozen=True, kw_only=True, tag_field="kind", tag="diverge
     """What each scored token is part of (``number``, ``function-name`` …); empty where that is not looked at."""
 
 
+Reading = dict[str, dict[str, str]]
+"""What a grader read out of an answer: thing to part to value, such as a function, its arguments and their values in
+JSON. Only for showing how two answers differ; no score rests on it. Values are bounded in length."""
+
 Outcome = Right | Wrong | Partial | Unparsable | Ungraded | Excluded | Nats | Divergence

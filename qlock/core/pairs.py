@@ -25,6 +25,7 @@ from qlock.core.exchange import (
     Nats,
     Outcome,
     Partial,
+    Reading,
     Right,
     Ungraded,
     Unparsable,
@@ -48,6 +49,8 @@ class Half(msgspec.Struct, frozen=True, kw_only=True):
 
     row: Row
     outcome: Outcome
+    read: Reading | None = None
+    """What the grader read out of the answer; ``None`` where it did not."""
 
     @property
     def mark(self) -> float | None:
@@ -251,7 +254,11 @@ def _of_one_measure(scored: list[Pair]) -> tuple[list[Pair], list[_Lost]]:
 
 def _half(sitting: Sitting, row: Row) -> Half:
     outcome = sitting.outcomes.get(row.item)
-    return Half(row=row, outcome=Ungraded(why="there is no grade") if outcome is None else outcome)
+    return Half(
+        row=row,
+        outcome=Ungraded(why="there is no grade") if outcome is None else outcome,
+        read=sitting.reads.get(row.item),
+    )
 
 
 def _room(a: float | None, b: float | None) -> dict[str, float]:

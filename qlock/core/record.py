@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from qlock.core.base import Base, Count, Positive, Seconds
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest, blake3_of, digest_of, digest_of_each
-from qlock.core.exchange import Completed, Failed, Outcome, Reply, Scored
+from qlock.core.exchange import Completed, Failed, Outcome, Reading, Reply, Scored
 from qlock.errors import InputError
 
 RECORD_VERSION = 1
@@ -112,6 +112,8 @@ class Grade(Base, frozen=True, kw_only=True):
 
     item: str
     outcome: Outcome
+    read: Reading | UnsetType = UNSET
+    """Unset where the grader does not read answers part by part, or could not read this one."""
 
 
 class GradeHeader(Base, frozen=True, kw_only=True):

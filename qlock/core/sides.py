@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from qlock.core import facts
 from qlock.core.base import Base, Count, Positive
-from qlock.core.exchange import Outcome
+from qlock.core.exchange import Outcome, Reading
 from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin
 from qlock.core.record import Row
 from qlock.errors import InputError
@@ -24,6 +24,8 @@ class Sitting(Base, frozen=True, kw_only=True):
     outcomes: dict[str, Outcome]
     """By item; a row without one counts as not graded."""
     grade_version: Positive
+    reads: dict[str, Reading] = {}
+    """By item, where the grader read the answer part by part."""
 
 
 class Side(Base, frozen=True, kw_only=True):

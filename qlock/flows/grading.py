@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from qlock.core.base import Base, Count, Finite
 from qlock.core.distance import has_divergences
 from qlock.core.exchange import (
@@ -30,7 +32,7 @@ from qlock.core.perplexity import Perplexity, perplexity_of
 from qlock.core.record import Grade, Record, Row
 from qlock.core.stats import CannotTell
 from qlock.flows.kinds import SuiteKind
-from qlock.suites.interface import Item, play_back
+from qlock.suites.interface import Answer, Item, play_back
 
 
 class Score(Base, frozen=True, kw_only=True):
@@ -56,25 +58,33 @@ class TrialFailure(Base, frozen=True, kw_only=True):
 
 def grade(record: Record, items: Mapping[str, Item], kind: SuiteKind, params: Any) -> tuple[Grade, ...]:
     """A grade for every row of a record, in the order of the rows."""
-    return tuple(
-        Grade(item=row.item, outcome=outcome(row, items.get(row.item), kind, params)) for row in record.rows
-    )
+    return tuple(graded(row, items.get(row.item), kind, params) for row in record.rows)
 
 
-def outcome(row: Row, item: Item | None, kind: SuiteKind, params: Any) -> Outcome:
-    """What one row is worth.
+def graded(row: Row, item: Item | None, kind: SuiteKind, params: Any) -> Grade:
+    """What one row is worth, and what was read out of it."""
+    if item is None:
+        return Grade(item=row.item, outcome=Ungraded(why="the item is not among those that were asked"))
+    answer = _answer(row, item, kind, params)
+    match answer:
+        case Ungraded():
+            return Grade(item=row.item, outcome=answer)
+        case _:
+            read = kind.read(item, answer, params)
+            found = kind.grade(item, answer, params)
+            return Grade(item=row.item, outcome=found, read=UNSET if read is None else read)
+
+
+def _answer(row: Row, item: Item, kind: SuiteKind, params: Any) -> Answer | Ungraded:
+    """The answer, or why there is none to grade.
 
     A prompt that did not fit the context was never answered, and a failed reply is redone: neither is wrong.
     """
-    if item is None:
-        return Ungraded(why="the item is not among those that were asked")
     for reply in row.replies:
         if isinstance(reply, Completed) and reply.ending == "context" and not reply.tokens:
             return Ungraded(why=f"the prompt does not fit the context: {reply.why}")
     answer = play_back(kind.ask(item, params), row.replies)
-    if answer.failed:
-        return Ungraded(why=answer.failed)
-    return kind.grade(item, answer, params)
+    return Ungraded(why=answer.failed) if answer.failed else answer
 
 
 def try_grader(

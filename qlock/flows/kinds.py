@@ -17,7 +17,7 @@ from typing import Any
 from qlock.core.base import Base, Positive
 from qlock.core.canon import known_keys, to_struct, unknown_key
 from qlock.core.escape import for_message
-from qlock.core.exchange import Outcome
+from qlock.core.exchange import Outcome, Reading
 from qlock.core.lock import SuitePin
 from qlock.core.rules import Rule
 from qlock.core.source import shown_source
@@ -37,6 +37,11 @@ def _of_any_tokenizer(data: Data, params: Any) -> str:  # noqa: ARG001 - stands 
     return ""
 
 
+def _reads_nothing(item: Item, answer: Answer, params: Any) -> Reading | None:  # noqa: ARG001 - stands in for a suite's own
+    """Most suites read nothing but a score out of an answer."""
+    return None
+
+
 class SuiteKind(Base, frozen=True, kw_only=True):
     """A suite, as its module defines it; see ``suites.interface``."""
 
@@ -53,6 +58,7 @@ class SuiteKind(Base, frozen=True, kw_only=True):
     trials: Callable[[tuple[Item, ...], Any], tuple[Trial, ...]]
     needs_reference: bool = False
     tokenizer_of: Callable[[Data, Any], str] = _of_any_tokenizer
+    read: Callable[[Item, Answer, Any], Reading | None] = _reads_nothing
 
 
 def suite_kind(kind: str, *, where: str = "kind") -> SuiteKind:
@@ -76,6 +82,7 @@ def suite_kind(kind: str, *, where: str = "kind") -> SuiteKind:
         trials=parts["trials"],
         needs_reference=parts.get("REFERENCE", False),
         tokenizer_of=parts.get("tokenizer_of", _of_any_tokenizer),
+        read=parts.get("read", _reads_nothing),
     )
 
 

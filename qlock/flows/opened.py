@@ -134,8 +134,14 @@ def sitting_of(run: OpenRun, job: Job) -> Sitting:
         ).in_document(name)
     version, grades = _grades(run, job, suite, record)
     outcomes: dict[str, Outcome] = {grade.item: grade.outcome for grade in grades}
+    reads = {grade.item: grade.read for grade in grades if grade.read is not UNSET}
     return Sitting(
-        repeat=job.repeat, items=job.asked, rows=record.rows, outcomes=outcomes, grade_version=version
+        repeat=job.repeat,
+        items=job.asked,
+        rows=record.rows,
+        outcomes=outcomes,
+        grade_version=version,
+        reads=reads,
     )
 
 

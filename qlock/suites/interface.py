@@ -16,6 +16,8 @@ Only where a suite needs them, it also defines
 
 - ``REFERENCE = True``: every point is held against the one that ``[compare] reference`` names, which is loaded beside
   it, or whose log-probabilities are read from a file where the suite's own key ``stored`` is true;
+- ``read(item, answer, params)``: what the grader reads out of an answer, part by part, to show how two differ; ``None``
+  where it reads none of that;
 - ``tokenizer_of(data, params)``: the ``tokenizer_digest`` that its data is made of; empty where any will do.
 
 All of it is pure: the same replies give the same outcome, so a record keeps the replies and is graded again by

@@ -88,6 +88,7 @@ def test_flips_name_item_slices_marks_endings_and_both_answers() -> None:
             parts_at=2,
             text_a="The answer is 42.",
             text_b="The answer is b.",
+            difference=(),
         ),
         Flip(
             item="item-0002",
@@ -102,6 +103,7 @@ def test_flips_name_item_slices_marks_endings_and_both_answers() -> None:
             parts_at=2,
             text_a="The answer is w.",
             text_b="The answer is 42.",
+            difference=(),
         ),
     )
 

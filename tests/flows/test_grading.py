@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from qlock.core.exchange import (
     Completed,
@@ -23,9 +24,9 @@ from qlock.core.exchange import (
     Wrong,
 )
 from qlock.core.pairs import mark_of
-from qlock.core.record import Row, Times
-from qlock.flows.grading import Score, TrialFailure, outcome, reason, score, told, try_grader, word
-from qlock.flows.kinds import params_of, suite_kind
+from qlock.core.record import Grade, Row, Times
+from qlock.flows.grading import Score, TrialFailure, graded, reason, score, told, try_grader, word
+from qlock.flows.kinds import SuiteKind, params_of, suite_kind
 from qlock.suites.interface import Item
 from tests.fakes.comparisons import DIVERGENCE
 from tests.fakes.documents import a_digest, a_suite
@@ -52,6 +53,23 @@ def said(text: str, **changes: Any) -> Completed:
 
 def nats(total: float, tokens: int) -> Nats:
     return Nats(nats_sum=total, nats_square_sum=total * total, scored_tokens=tokens)
+
+
+def outcome(row: Row, item: Item | None, kind: SuiteKind, params: Any) -> Outcome:
+    found = graded(row, item, kind, params)
+    assert found.item == row.item
+    return found.outcome
+
+
+def test_what_was_read_out_of_an_answer_stands_beside_its_outcome() -> None:
+    call = item(expected=[{"name": "f", "arguments": {"a": 1}}], grader={"kind": "tool_call"})
+    found = graded(row(said("f(a=2)")), call, TASKS, PARAMS)
+    assert found == Grade(
+        item="q", outcome=Wrong(why="the argument `a`: got `2`, expected `1`"), read={"f": {"a": "2"}}
+    )
+    assert graded(row(said("f(a=")), call, TASKS, PARAMS).read is UNSET
+    assert graded(row(Failed(why="dead")), call, TASKS, PARAMS).read is UNSET
+    assert graded(row(said("2")), item(), TASKS, PARAMS).read is UNSET
 
 
 def test_recorded_replies_are_played_back_and_graded() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from qlock.core.exchange import Right, Unparsable, Wrong
 from qlock.core.record import line_bytes
 from qlock.flows.opened import is_one_run, open_run, open_side
 from qlock.flows.run_folder import RunFolder
@@ -97,3 +99,20 @@ def test_folders_without_an_answer_in_common_are_not_said_to_be_one(project: Pro
     shutil.rmtree(tmp_path / "begun/record")
     shutil.rmtree(tmp_path / "begun/grades")
     assert not one_run(project, run, tmp_path / "begun")
+
+
+def test_what_graders_read_out_of_answers_is_there_too(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    call = {"name": "add", "arguments": {"n": 1}}
+    rows = [
+        {"id": f"q{n}", "prompt": f"{n}?", "expected": [call], "grader": {"kind": "tool_call"}}
+        for n in range(3)
+    ]
+    project.write("tasks/digits.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    project.script.replies = {"q0": "add(n=1)", "q1": "add(n=2)", "q2": "add(n="}
+    project.lock()
+    folder = sealed(project).folder
+    assert folder is not None
+    (sitting,) = open_side(open_run(project.world, folder), "A@plain").sittings["digits"]
+    assert sitting.reads == {"q0": {"add": {"n": "1"}}, "q1": {"add": {"n": "2"}}}
+    assert [type(outcome) for outcome in sitting.outcomes.values()] == [Right, Wrong, Unparsable]

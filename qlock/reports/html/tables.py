@@ -14,6 +14,7 @@ from qlock.core.stats import CannotTell
 from qlock.core.units import BYTES_OF_STEP
 from qlock.reports.html.markup import Markup, element, many, text
 from qlock.reports.interface import Part, Row
+from qlock.reports.interface.readings import read_otherwise
 
 _NUMBER = re.compile(
     r"(?:[<>x]|\+)?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?: (kB|MB|GB|TB|PB|EB|B|%|points|nats))?(?: to .*| \(.*\))?\Z"
@@ -122,6 +123,7 @@ def _flip(flip: Flip) -> Markup:
         "details",
         summary,
         element("p", text(parts_at), class_="muted") if parts_at else Markup(""),
+        _sentences(read_otherwise(flip)),
         element("div", *sides, class_="both"),
         class_="flip",
     )

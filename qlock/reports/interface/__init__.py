@@ -23,6 +23,7 @@ from qlock.reports.interface.distance import distances
 from qlock.reports.interface.gates import gates
 from qlock.reports.interface.ladder import ladder_parts
 from qlock.reports.interface.part import Part, Row
+from qlock.reports.interface.readings import readings
 
 __all__ = ["Part", "Report", "Row", "headline", "headlines", "ladder_parts", "parts"]
 
@@ -65,6 +66,7 @@ def parts(comparison: Comparison) -> Iterator[Part]:
         answers.agreement(comparison),
         *(part for suite in comparison.suite for part in distances(suite)),
         *map(answers.slices, comparison.suite),
+        *map(readings, comparison.suite),
         *map(answers.flips, comparison.suite),
         ground.recipes(comparison),
         gates(comparison),

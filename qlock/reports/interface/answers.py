@@ -14,10 +14,13 @@ from qlock.core.escape import for_terminal
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import count_text, share_percent, share_points
 from qlock.reports.interface.part import Part, Row
+from qlock.reports.interface.readings import differs_in_parts, read_otherwise
 from qlock.reports.interface.words import difference, interval_text, level, p_of, p_text
 
 _ANSWER = 240
 """Characters of an answer in a table."""
+
+_FLIP_COLUMNS = ("item", "slices", "parts at", "A", "answer of A", "B", "answer of B")
 
 FLIPS_SHOWN = 10
 """So many flips are shown in each direction; a comparison holds more."""
@@ -149,10 +152,14 @@ def flips(suite: Suite) -> Part:
     worse = [flip for flip in found.flip if flip.mark_b < flip.mark_a][:FLIPS_SHOWN]
     better = [flip for flip in found.flip if flip.mark_b > flip.mark_a][:FLIPS_SHOWN]
     hidden = found.worse + found.better - len(worse) - len(better)
+    with_parts = differs_in_parts(found)
     return Part(
         heading=f"Flips of {suite.suite}",
-        columns=("item", "slices", "parts at", "A", "answer of A", "B", "answer of B"),
-        rows=tuple(map(_flip, (*worse, *better))),
+        columns=(*_FLIP_COLUMNS, "read otherwise") if with_parts else _FLIP_COLUMNS,
+        rows=tuple(
+            (*_flip(flip), *(["; ".join(read_otherwise(flip))] if with_parts else []))
+            for flip in (*worse, *better)
+        ),
         remarks=(f"not shown here: {hidden} more; the JSON report has up to 50 each way",) if hidden else (),
         is_detail=True,
     )

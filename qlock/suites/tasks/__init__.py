@@ -15,10 +15,20 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
-from qlock.core.exchange import Called, Complete, Completed, Diverged, Failed, Outcome, Scored, Unparsable
+from qlock.core.exchange import (
+    Called,
+    Complete,
+    Completed,
+    Diverged,
+    Failed,
+    Outcome,
+    Reading,
+    Scored,
+    Unparsable,
+)
 from qlock.core.rules import Rule
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
-from qlock.suites.tasks.graders import Grader
+from qlock.suites.tasks.graders import Grader, read_by
 from qlock.suites.tasks.rows import Task, read_rows
 from qlock.suites.tasks.thinking import Thinking, final_answer
 
@@ -80,6 +90,14 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:
     if isinstance(final, Unparsable):
         return final
     return task.grader.grade(final, task.expected)
+
+
+def read(item: Item, answer: Answer, params: Params) -> Reading | None:
+    """What the item's grader reads out of the answer once the thinking is cut away."""
+    task = _task(item)
+    assert task.grader is not UNSET
+    final = final_answer(answer.text, params.thinking)
+    return None if isinstance(final, Unparsable) else read_by(task.grader, final)
 
 
 def trials(items: Sequence[Item], params: Params) -> tuple[Trial, ...]:

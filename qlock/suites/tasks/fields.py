@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from qlock.core.base import Base
-from qlock.core.exchange import Outcome, Partial, Right, Unparsable, Wrong
-from qlock.suites.tasks.reading import alike, json_part, read_json
+from qlock.core.exchange import Outcome, Partial, Reading, Right, Unparsable, Wrong
+from qlock.suites.tasks.reading import alike, json_part, parts_of, read_json
 
 Pair = tuple[int, str, str | Fraction]
 """Number of the path, type of the value, value."""
@@ -57,6 +57,13 @@ class FieldF1(Base, frozen=True, kw_only=True, tag_field="kind", tag="field_f1")
         if common == wanted.total() == given.total():
             return Right()
         return Partial(share=2 * common / (wanted.total() + given.total()))
+
+    def read(self, text: str) -> Reading | None:
+        """The fields of a table; ``None`` where there is none to read."""
+        read = read_json(json_part(text))
+        if isinstance(read, Unparsable) or not isinstance(read.value, dict):
+            return None
+        return {"": parts_of(read.value)}
 
     def gold(self, expected: object) -> str | None:
         """The expected JSON."""

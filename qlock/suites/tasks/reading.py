@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from qlock.core.base import Base
+from qlock.core.digest import blake3_of
 from qlock.core.escape import for_message
 from qlock.core.exchange import Unparsable
 
@@ -26,6 +27,11 @@ MOST_VALUES = 50_000
 """Values in one JSON text, containers included."""
 LONGEST_NUMBER = 300
 """Characters of one number: it then fits a float."""
+
+MOST_PARTS = 64
+"""Parts of one table that are kept for showing."""
+LONGEST_PART = 200
+"""Characters of a part's value that are kept."""
 
 _FENCE = "```"
 _BRACKET = re.compile(r'["\[\]{}]')
@@ -54,6 +60,34 @@ def alike(text: str, *, strip: bool, casefold: bool, single_spaces: bool) -> str
     if strip:
         text = text.strip()
     return text.casefold() if casefold else text
+
+
+def parts_of(table: dict[str, object]) -> dict[str, str]:
+    """The first parts of a table with their values in JSON, to be shown and compared.
+
+    Numbers that are equal are written alike. A long value is cut, with its length and digest in its place.
+    """
+    return {name: _value_text(value) for name, value in list(table.items())[:MOST_PARTS]}
+
+
+def _value_text(value: object) -> str:
+    written = json.dumps(_plain_numbers(value), ensure_ascii=False, sort_keys=True)
+    if len(written) <= LONGEST_PART:
+        return written
+    digest = blake3_of(written.encode(errors="surrogatepass"))
+    return f"{written[: LONGEST_PART // 2]}… ({len(written)} characters, {digest})"
+
+
+def _plain_numbers(value: object) -> object:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_plain_numbers(inner) for inner in value]
+        case dict():
+            return {key: _plain_numbers(inner) for key, inner in value.items()}
+        case _:
+            return value
 
 
 def read_json(text: str) -> Parsed | Unparsable:

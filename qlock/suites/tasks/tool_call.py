@@ -13,9 +13,9 @@ from typing import Annotated
 import msgspec
 
 from qlock.core.base import Base
-from qlock.core.exchange import Outcome, Right, Unparsable, Wrong
+from qlock.core.exchange import Outcome, Reading, Right, Unparsable, Wrong
 from qlock.suites.tasks.calls import MOST_CALLS, Call, read_calls, seems_to_call
-from qlock.suites.tasks.reading import quoted
+from qlock.suites.tasks.reading import parts_of, quoted
 
 _LOOSE = str.maketrans("", "", " ,./-_*^")
 
@@ -64,6 +64,20 @@ class ToolCall(Base, frozen=True, kw_only=True, tag_field="kind", tag="tool_call
             return Wrong(why=why) if why else Right()
         fits = [[not self._difference(call, want) for call in made] for want in wanted]
         return Right() if _all_can_be_paired(fits) else Wrong(why="the calls are not the expected ones")
+
+    def read(self, text: str) -> Reading | None:
+        """The functions that are called, each with its arguments; nothing where nothing is called.
+
+        A second call of one function is told apart by its number.
+        """
+        made = read_calls(text)
+        if isinstance(made, Unparsable):
+            return None if seems_to_call(text) else {}
+        found: Reading = {}
+        for call in made:
+            turn = sum(other == call.name or other.startswith(f"{call.name} #") for other in found) + 1
+            found[call.name if turn == 1 else f"{call.name} #{turn}"] = parts_of(call.arguments)
+        return found
 
     def gold(self, expected: object) -> str | None:
         """The expected calls in JSON; prose where nothing should be called."""

@@ -1,9 +1,10 @@
+import msgspec
 import pytest
 
 from qlock.core.compare import compare
 from qlock.reports.html.tables import flips, part, sort_key, table
 from qlock.reports.interface import Part
-from tests.fakes.comparisons import a_side
+from tests.fakes.comparisons import a_side, a_sitting
 from tests.fakes.pages import Page
 from tests.golden.make_reports import a_comparison
 
@@ -98,3 +99,15 @@ def test_a_suite_without_answers_has_no_flips() -> None:
 def test_where_no_mark_changed_there_is_nothing_to_open() -> None:
     same = compare(a_side("rw" * 10), a_side("rw" * 10))
     assert flips(same.suite[1], 50) == ""
+
+
+def test_a_flip_opens_to_what_was_read_otherwise() -> None:
+    mine, theirs = (
+        msgspec.structs.replace(a_sitting(letters), reads={"item-0001": {"book": {"date": date}}})
+        for letters, date in (("r" * 20, '"1 <b>"'), ("w" + "r" * 19, '"2"'))
+    )
+    found = compare(
+        a_side(sittings={"orders": (mine,)}), a_side(model="Q4_K_M", sittings={"orders": (theirs,)})
+    )
+    (suite,) = [one for one in found.suite if one.suite == "orders"]
+    assert 'book: date: A "1 <b>", B "2"' in Page(flips(suite, 5)).words

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qlock.core.exchange import Outcome, Partial, Right, Unparsable, Wrong
+from qlock.core.exchange import Outcome, Partial, Reading, Right, Unparsable, Wrong
 from qlock.suites.tasks.fields import FieldF1
 
 ORDER = {"id": 7, "lines": [{"item": "Tea", "price": 2.5}, {"item": "Milk", "price": 1}], "note": None}
@@ -109,3 +109,16 @@ def test_the_share_is_the_same_in_both_directions(grader: FieldF1, one: object, 
 @given(graders, st.text())
 def test_any_text_has_an_outcome(grader: FieldF1, text: str) -> None:
     assert isinstance(grader.grade(text, ORDER), Right | Wrong | Partial | Unparsable)
+
+
+@pytest.mark.parametrize(
+    "text, read",
+    [
+        ('```json\n{"total": 3.0, "lines": [1, 2.5]}\n```', {"": {"total": "3", "lines": "[1, 2.5]"}}),
+        ("{}", {"": {}}),
+        ("[1, 2]", None),
+        ("three", None),
+    ],
+)
+def test_what_is_read_out_of_a_reply(text: str, read: Reading | None) -> None:
+    assert FieldF1().read(text) == read

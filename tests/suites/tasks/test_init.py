@@ -161,3 +161,10 @@ def test_the_exam_that_qlock_brings_tries_well(name: str) -> None:
         assert (graded == Right()) is trial.passes, (trial.item.id, trial.replies, graded)
         golds += trial.passes
     assert golds >= 12
+
+
+def test_calls_are_read_once_the_thinking_is_cut() -> None:
+    (one,) = items(row(grader={"kind": "tool_call"}, expected=[{"name": "f", "arguments": {}}]))
+    text = "<think>g()</think>f(a=1)"
+    assert tasks.read(one, Answer(text=text), PARAMS) == {"f": {"a": "1"}}
+    assert tasks.read(one, Answer(text="<think>f(a=1)"), PARAMS) is None

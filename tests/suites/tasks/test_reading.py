@@ -12,12 +12,15 @@ from qlock.core.exchange import Unparsable
 from qlock.suites.tasks.reading import (
     DEEPEST,
     LONGEST_JSON,
+    LONGEST_PART,
+    MOST_PARTS,
     MOST_VALUES,
     Parsed,
     alike,
     inner_values,
     json_part,
     last_fenced,
+    parts_of,
     quoted,
     read_json,
 )
@@ -153,3 +156,25 @@ def test_inner_values_are_all_keys_and_values() -> None:
     assert sorted(map(repr, inner)) == sorted(
         map(repr, [{"a": [1, {"b": None}]}, "a", [1, {"b": None}], 1, {"b": None}, "b", None])
     )
+
+
+def test_parts_are_the_first_fields_with_their_values() -> None:
+    assert parts_of({"b": 1.0, "a": {"z": 1, "y": [2.0, True, None]}, "c": "é\n"}) == {
+        "b": "1",
+        "a": '{"y": [2, true, null], "z": 1}',
+        "c": '"é\\n"',
+    }
+    assert list(parts_of({f"{n}": n for n in range(MOST_PARTS + 1)})) == [f"{n}" for n in range(MOST_PARTS)]
+
+
+def test_long_values_are_cut_and_still_told_apart() -> None:
+    one, other = parts_of({"a": "x" * 500})["a"], parts_of({"a": "x" * 499 + "y"})["a"]
+    assert one.startswith('"' + "x" * (LONGEST_PART // 2 - 1) + "… (502 characters, blake3:")
+    assert one != other
+    assert len(one) < 2 * LONGEST_PART
+    assert parts_of({"a": "\ud800" * 300})["a"] != parts_of({"a": "\ud801" * 300})["a"]
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
+def test_equal_values_are_written_alike(value: object) -> None:
+    assert parts_of({"a": value}) == parts_of({"a": json.loads(json.dumps(value))})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qlock.core.exchange import Outcome, Right, Unparsable, Wrong
+from qlock.core.exchange import Outcome, Reading, Right, Unparsable, Wrong
 from qlock.suites.tasks.tool_call import ToolCall
 
 WEATHER = [{"name": "weather", "arguments": {"city": "Bern", "days": 3}}]
@@ -139,3 +139,28 @@ def test_without_order_any_order_is_right(expected: list[object]) -> None:
 @given(graders, st.text(), st.sampled_from([WEATHER, [], TWO]))
 def test_any_text_has_an_outcome(grader: ToolCall, text: str, expected: object) -> None:
     assert isinstance(grader.grade(text, expected), Right | Wrong | Unparsable)
+
+
+@pytest.mark.parametrize(
+    "text, read",
+    [
+        ('book(date="2026-01-01", seats=2.0)', {"book": {"date": '"2026-01-01"', "seats": "2"}}),
+        (
+            '[f(a=1), g(), f(a=[1, {"b": None}])]',
+            {"f": {"a": "1"}, "g": {}, "f #2": {"a": '[1, {"b": null}]'}},
+        ),
+        ("[f(), f(), f()]", {"f": {}, "f #2": {}, "f #3": {}}),
+        ("[]", {}),
+        ("There is nothing to call.", {}),
+        ("f(a=", None),
+    ],
+)
+def test_what_is_read_out_of_a_reply(text: str, read: Reading | None) -> None:
+    assert ToolCall().read(text) == read
+
+
+@given(st.text(max_size=60) | st.sampled_from(["f(", "[f(a=1)", "<tool_call>{", '{"name": 1}']))
+def test_any_text_can_be_read_or_not(text: str) -> None:
+    read = ToolCall().read(text)
+    if read:
+        assert isinstance(ToolCall().grade(text, [{"name": "x", "arguments": {}}]), Right | Wrong)
