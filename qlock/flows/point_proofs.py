@@ -53,7 +53,8 @@ def prove_points(bench: Bench, settings: tuple[facts.Setting, ...], kept: Kept) 
     """Prove every point that is not kept; with another engine than before, all of them.
 
     The engine's files are known only after a decode, so where all points are kept one of them is proved again. Of
-    points whose weights are not here, what they are asked is pinned.
+    points whose weights are not here, what they are asked is pinned; first, so that an item that cannot be asked costs
+    no proof.
 
     Raises:
         EngineError: The engine did not start, died, or maps other files for one point than for another.
@@ -61,23 +62,18 @@ def prove_points(bench: Bench, settings: tuple[facts.Setting, ...], kept: Kept) 
         InputError: An item cannot be asked, or a canned reply is not graded as its item says.
     """
     chosen, absent, broken = _runnable(bench)
-    if not chosen:
-        made = _Made(engine=kept.engine or no_engine(bench.spec.engine.kind), settings=settings)
-    else:
-        engine = bench.open_engine(lib_folder=bench.build)
-        try:
-            with Renderer() as renderer:
-                made = _Prover(bench, engine, renderer).all(chosen, settings, kept)
-        finally:
-            engine.close()
-        if kept.engine is None or _is_another(kept.engine, made.engine):
-            # An engine that nobody has looked at gave no proofs, and is no reason to ask again what it gave.
-            was_seen = kept.engine is not None and bool(kept.engine.file)
-            kept = Kept(prompts={} if was_seen else kept.prompts)
+    unproved = _without(absent, kept.points)
+    ahead = prompts_ahead(bench, unproved, settings, known=kept.prompts)
+    made = _made(bench, chosen, settings, kept)
+    # Nobody has looked at an engine without files: it is no other one, and gave no proofs.
+    is_another = kept.engine is not None and bool(kept.engine.file) and _is_another(kept.engine, made.engine)
+    if is_another:
+        kept = Kept()
     narrowed = {after.name for before, after in zip(settings, made.settings, strict=True) if before != after}
     still = {name: pin for name, pin in kept.points.items() if pin.setting not in narrowed}
-    unproved = {name: point for name, point in absent.items() if name not in still}
-    ahead = prompts_ahead(bench, unproved, made.settings, known=kept.prompts)
+    left = _without(absent, still)
+    if is_another or left.keys() != unproved.keys():
+        ahead = prompts_ahead(bench, left, made.settings, known=kept.prompts)
     pins = {
         name: still.get(name)
         or unproved_point(
@@ -98,6 +94,24 @@ def prove_points(bench: Bench, settings: tuple[facts.Setting, ...], kept: Kept) 
         why=ahead.why,
         notes=told((*made.notes, *ahead.notes)),
     )
+
+
+def _made(
+    bench: Bench, chosen: Mapping[str, PointSpec], settings: tuple[facts.Setting, ...], kept: Kept
+) -> _Made:
+    """What comes of the points whose weights are here."""
+    if not chosen:
+        return _Made(engine=kept.engine or no_engine(bench.spec.engine.kind), settings=settings)
+    engine = bench.open_engine(lib_folder=bench.build)
+    try:
+        with Renderer() as renderer:
+            return _Prover(bench, engine, renderer).all(chosen, settings, kept)
+    finally:
+        engine.close()
+
+
+def _without(points: Mapping[str, PointSpec], proved: Mapping[str, PointPin]) -> dict[str, PointSpec]:
+    return {name: point for name, point in points.items() if name not in proved}
 
 
 def _runnable(bench: Bench) -> tuple[dict[str, PointSpec], dict[str, PointSpec], dict[str, PointSpec]]:

@@ -282,7 +282,7 @@ def _kept_prompts(name: str, exams: tuple[Exam, ...], kept: Kept) -> tuple[Promp
     """Prompts of a point, where those of all its suites are pinned."""
     asked = kept.prompts.get(name, {})
     suites = [exam.pin.name for exam in exams if name in exam.pin.points]
-    return tuple(asked[suite] for suite in suites) if suites and asked.keys() >= set(suites) else UNSET
+    return tuple(asked[suite] for suite in suites) if asked.keys() >= set(suites) else UNSET
 
 
 def _bench(

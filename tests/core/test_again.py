@@ -103,9 +103,10 @@ def test_another_reference_is_the_suites_that_are_held_against_it() -> None:
     )
 
 
-def test_a_point_that_is_not_proved_yet_is_measured() -> None:
+@pytest.mark.parametrize("known", [{"prompts": UNSET}, {}], ids=["nothing known", "prompts known"])
+def test_a_point_that_is_not_proved_yet_is_measured(known: dict[str, Any]) -> None:
     mine = of_point("Q4_K_M@f16kv")
-    unproved = changed("point", "Q4_K_M@f16kv", prompts=UNSET, canary=UNSET)
+    unproved = changed("point", "Q4_K_M@f16kv", canary=UNSET, **known)
     row = AgainRow(why="not proved yet", jobs=mine)
     assert again(a_lock(), unproved).measure == (row,)
     assert again(unproved, a_lock()).measure == (row,)

@@ -100,6 +100,15 @@ def test_every_job_has_a_digest_of_its_own() -> None:
     assert len(set(digests)) == len(digests)
 
 
+def test_a_point_whose_prompts_alone_are_pinned_has_no_jobs_yet() -> None:
+    with pytest.raises(InputError) as caught:
+        jobs(a_lock(point=(a_point(prompts=(a_prompts("orders"),), canary=UNSET),), suite=(a_suite(),)))
+    assert (str(caught.value), caught.value.hint) == (
+        "point.Q4_K_M@f16kv: the point is not proved yet",
+        "run `qlock resolve` where its weights are",
+    )
+
+
 @pytest.mark.parametrize("prompts", [UNSET, (), (a_prompts("wikitext"),)])
 def test_prompts_that_are_not_pinned_are_named(prompts: Any) -> None:
     with pytest.raises(InputError) as caught:

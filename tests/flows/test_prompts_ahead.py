@@ -171,6 +171,15 @@ def test_a_prompt_that_leaves_no_room_is_refused_before_anything_is_downloaded(
     assert not (tmp_path / "hf").exists()
 
 
+def test_an_item_that_cannot_be_asked_elsewhere_costs_no_proof(project: Project) -> None:
+    project.models["C"] = "file:models/a.gguf"
+    wide = 'kind = "tasks"\nmodels = ["A"]'
+    project.write_spec(lambda text: text.replace('kind = "tasks"', wide))
+    project.write("tasks/digits.jsonl", items_jsonl(2).replace(b"1 and 1 is", b"x" * 2100))
+    assert refusal(project, InputError)[0].startswith("point.A@plain.suite.digits.q01: got a prompt of")
+    assert project.script.loads == []
+
+
 def test_answers_that_the_context_may_end_are_a_note(project: Project) -> None:
     project.write("tasks/digits.jsonl", items_jsonl(2).replace(b"1 and 1 is", b"x" * 2042))
     assert project.resolve().notes == (

@@ -45,6 +45,8 @@ from qlock.world.scratch import scratch
 _MODULE = "qlock.engines.llama_cpp_python.worker"
 _SOURCE = Path(__file__).resolve().parents[3]
 _TAIL_BYTES = 1 << 14
+_VOCABULARY_S = 300.0
+"""For loading a vocabulary, which lies on a disk of this machine; one of 262,144 tokens takes half a second."""
 _TAIL_LINES = 40
 _FATAL = ("GGML_ASSERT", "GGML_ABORT", "terminate called", "Fatal Python error", "ggml_abort")
 
@@ -164,7 +166,7 @@ class LlamaCppPython:
         """Load a vocabulary alone, dropping the point."""
         self._refuse_while_busy("load a vocabulary")
         self._send(wire.VocabularyOrder(header=header))
-        match self._answer(self._deadlines.load_s, "load the vocabulary"):
+        match self._answer(min(self._deadlines.load_s, _VOCABULARY_S), "load the vocabulary"):
             case Vocabulary() as vocabulary:
                 self._devices, self._memory = (), ()
                 return vocabulary
