@@ -30,7 +30,7 @@ from qlock.core import (
     verify,
 )
 from qlock.core.base import Base
-from qlock.core.lock import Lock, Missing, PointPin, unset_pins
+from qlock.core.lock import Lock, MissingPin, PointPin, unset_pins
 from qlock.core.record import Closing, Part, Record, Row, answers_digest
 from qlock.core.spec import PointSpec, SettingSpec, Spec, SuiteSpec
 
@@ -224,7 +224,7 @@ def _locks(draw: st.DrawFn) -> Lock:
         gate=(),
         missing=(),
     )
-    missing = tuple(msgspec.structs.replace(draw(strategy(Missing)), pin=pin) for pin in unset_pins(whole))
+    missing = tuple(msgspec.structs.replace(draw(strategy(MissingPin)), pin=pin) for pin in unset_pins(whole))
     return msgspec.structs.replace(whole, missing=missing)
 
 

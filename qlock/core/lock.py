@@ -133,7 +133,7 @@ class PointPin(Base, frozen=True, kw_only=True):
     probe: Annotated[tuple[facts.ProbeRow, ...], _NOTE] | UnsetType = UNSET
 
 
-class Missing(Base, frozen=True, kw_only=True):
+class MissingPin(Base, frozen=True, kw_only=True):
     """A pin that is not known yet, and until when."""
 
     pin: str
@@ -162,7 +162,7 @@ class Lock(Base, frozen=True, kw_only=True):
     anchor: tuple[AnchorSpec, ...]
     compare: CompareSpec | UnsetType = UNSET
     gate: tuple[GateSpec, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingPin, ...]
 
     def __post_init__(self) -> None:
         """The day is one of the calendar."""

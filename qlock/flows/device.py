@@ -18,7 +18,7 @@ from qlock.core import facts
 from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
 from qlock.core.escape import for_message
-from qlock.core.lock import Missing as MissingPin
+from qlock.core.lock import MissingPin
 from qlock.core.spec import DeviceSpec, SettingSpec, Spec
 from qlock.core.visible import bus_text
 from qlock.errors import AbsentError, InputError

@@ -19,7 +19,7 @@ from msgspec import UNSET
 from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
-from qlock.core.lock import Lock, Missing, ModelPin, SuiteFile, SuitePin, write_lock
+from qlock.core.lock import Lock, MissingPin, ModelPin, SuiteFile, SuitePin, write_lock
 from qlock.core.source import HubSource, UrlSource, parse_source
 from qlock.errors import AbsentError, QlockError, UsageError
 from qlock.flows.beside import renew_label
@@ -82,7 +82,7 @@ class Fetched(Base, frozen=True, kw_only=True):
     """Empty where downloading was allowed."""
     pins: tuple[str, ...]
     """Pins that were filled in."""
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingPin, ...]
     """What the lock still misses."""
     renew: str
     """The spec of the lock, as its first line names it."""

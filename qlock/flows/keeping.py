@@ -13,7 +13,7 @@ from msgspec import UNSET
 from qlock.core import facts
 from qlock.core.base import Base
 from qlock.core.effects import what_changes_output
-from qlock.core.lock import Lock, Missing, ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
+from qlock.core.lock import Lock, MissingPin, ModelPin, PointPin, PromptsPin, SuitePin, unset_pins
 from qlock.core.spec import Spec, points
 from qlock.flows.proving import Exam
 from qlock.flows.weighing import Weighed
@@ -24,7 +24,7 @@ class Ground(Base, frozen=True, kw_only=True):
 
     spec: Spec
     device: facts.Device
-    device_missing: tuple[Missing, ...]
+    device_missing: tuple[MissingPin, ...]
     """Facts that the device's cards do not tell."""
     weighed: tuple[Weighed, ...]
     settings: tuple[facts.Setting, ...]

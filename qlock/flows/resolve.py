@@ -25,7 +25,7 @@ from qlock.core.escape import for_message, visible
 from qlock.core.lock import (
     LOCK_VERSION,
     Lock,
-    Missing,
+    MissingPin,
     PointPin,
     PromptsPin,
     SuitePin,
@@ -323,7 +323,7 @@ def _assemble(ground: Ground, proofs: Proofs) -> Lock:
     return msgspec.structs.replace(lock, missing=tuple(_missing(lock, ground, proofs)))
 
 
-def _missing(lock: Lock, ground: Ground, proofs: Proofs) -> Iterator[Missing]:
+def _missing(lock: Lock, ground: Ground, proofs: Proofs) -> Iterator[MissingPin]:
     """Each pin that is not there, why, and until when."""
     known = [*ground.device_missing, *(entry for weighed in ground.weighed for entry in weighed.missing)]
     listed = {entry.pin: entry for entry in known}
@@ -335,16 +335,16 @@ def _missing(lock: Lock, ground: Ground, proofs: Proofs) -> Iterator[Missing]:
         if pin in listed:
             yield listed[pin]
         elif pin.startswith("engine."):
-            yield Missing(pin=pin, why="the file is no ELF file with code of its own", until="never")
+            yield MissingPin(pin=pin, why="the file is no ELF file with code of its own", until="never")
         elif pin.startswith("suite."):
             reasons = [proofs.why[point] for point in suites[owner] if point in proofs.why]
-            yield Missing(pin=pin, why=(*reasons, NOT_ASKED)[0], until="prove")
+            yield MissingPin(pin=pin, why=(*reasons, NOT_ASKED)[0], until="prove")
         elif why := why_not_runnable(weights[owner].pin):
-            yield Missing(pin=pin, why=why, until="never")
+            yield MissingPin(pin=pin, why=why, until="never")
         elif pin.endswith(".prompts"):
-            yield Missing(pin=pin, why=proofs.why.get(owner, NOT_ASKED), until="prove")
+            yield MissingPin(pin=pin, why=proofs.why.get(owner, NOT_ASKED), until="prove")
         else:
-            yield Missing(pin=pin, why=NOT_ASKED if weights[owner].is_here else NOT_HERE, until="prove")
+            yield MissingPin(pin=pin, why=NOT_ASKED if weights[owner].is_here else NOT_HERE, until="prove")
 
 
 def read_spec_file(world: World, path: Path) -> Spec:

@@ -26,7 +26,7 @@ from qlock.core.gguf import (
     tensor_spans,
     tensors_digest,
 )
-from qlock.core.lock import Missing, ModelPin
+from qlock.core.lock import MissingPin, ModelPin
 from qlock.core.recipe import unknown_types
 from qlock.core.spec import ModelSpec
 from qlock.errors import InputError, QlockError
@@ -48,7 +48,7 @@ class Weighed(Base, frozen=True, kw_only=True):
     """Of what ``flows.vocabularies`` keeps; unset where the weights are here, or no header was read."""
     paths: tuple[str, ...]
     """Of its files; empty where they are not here."""
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingPin, ...]
 
     @property
     def is_here(self) -> bool:
@@ -195,7 +195,7 @@ def _steady(read: Callable[[], _T]) -> _T:
         return read()
 
 
-def _without_fetch(missing: tuple[Missing, ...]) -> tuple[Missing, ...]:
+def _without_fetch(missing: tuple[MissingPin, ...]) -> tuple[MissingPin, ...]:
     return tuple(entry for entry in missing if entry.until != "fetch")
 
 
@@ -228,26 +228,26 @@ def _tensors(world: World, paths: tuple[Path, ...], headers: tuple[Header, ...])
     return tensors_digest(headers, digests)
 
 
-def _missing(pin: ModelPin, facts: GgufFacts) -> tuple[Missing, ...]:
+def _missing(pin: ModelPin, facts: GgufFacts) -> tuple[MissingPin, ...]:
     here = f"model.{pin.name}"
     why = {
         "bits_per_weight": facts.bits_per_weight_why,
         "trained_context_tokens": f"the file has no `{for_message(facts.architecture)}.context_length`",
     }
     absent = [name for name in why if getattr(pin, name) is UNSET]
-    found = [Missing(pin=f"{here}.{name}", why=why[name], until="never") for name in absent]
+    found = [MissingPin(pin=f"{here}.{name}", why=why[name], until="never") for name in absent]
     found += [
-        Missing(
+        MissingPin(
             pin=f"{here}.recipe.{row.type}.bytes", why="the size of this type is not known", until="never"
         )
         for row in pin.recipe
         if row.bytes is UNSET
     ]
     found += [
-        Missing(pin=f"{here}.file.{file.name}.blake3", why=NOT_HERE, until="fetch") for file in pin.file
+        MissingPin(pin=f"{here}.file.{file.name}.blake3", why=NOT_HERE, until="fetch") for file in pin.file
     ]
     if why_not_runnable(pin):
-        found.append(Missing(pin=f"{here}.tensors_digest", why=facts.bits_per_weight_why, until="never"))
+        found.append(MissingPin(pin=f"{here}.tensors_digest", why=facts.bits_per_weight_why, until="never"))
     else:
-        found.append(Missing(pin=f"{here}.tensors_digest", why=NOT_HERE, until="fetch"))
+        found.append(MissingPin(pin=f"{here}.tensors_digest", why=NOT_HERE, until="fetch"))
     return tuple(found)

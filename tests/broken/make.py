@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from qlock.core.digest import blake3_of
-from qlock.core.lock import Lock, Missing
+from qlock.core.lock import Lock, MissingPin
 from tests.fakes.documents import (
     a_lock,
     a_model,
@@ -238,7 +238,7 @@ def sealed(data: bytes) -> bytes:
 def _locks() -> dict[str, Broken]:
     whole = lock_bytes(small_lock())
     missing = small_lock().missing
-    extra = Missing(pin="point.Q4_K_M@f16kv.canary", why="not proved", until="prove")
+    extra = MissingPin(pin="point.Q4_K_M@f16kv.canary", why="not proved", until="prove")
     unknown = {"point": (a_point(prompts=(a_prompts("orders"),), device="gpu-l4"),)}
     return {
         "edited": Broken(_replaced(whole, "temperature = 0.5", "temperature = 0.6"), *_EDITED),

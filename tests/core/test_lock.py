@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from qlock.core.digest import blake3_of
 from qlock.core.effects import leaves
-from qlock.core.lock import Lock, Missing, lock_digest, read_lock, renew_path, unset_pins, write_lock
+from qlock.core.lock import Lock, MissingPin, lock_digest, read_lock, renew_path, unset_pins, write_lock
 from qlock.core.rules import NoMoreErrors
 from qlock.core.spec import AnchorSpec, CompareSpec
 from qlock.errors import ExitCode, InputError
@@ -249,7 +249,7 @@ def test_every_pin_is_there_or_missing(at: int) -> None:
     "pin", ["model.F16.tensors_digest", "model.F16.name", "nowhere", "anchor.wikitext.setting", "compare"]
 )
 def test_a_pin_that_is_there_is_not_listed(pin: str) -> None:
-    extra = Missing(pin=pin, why="so", until="fetch")
+    extra = MissingPin(pin=pin, why="so", until="fetch")
     assert refusal(lock_bytes(a_lock(missing=(*a_lock().missing, extra)))) == (
         f"x.toml: the pin `{pin}` is listed as missing but is there",
         "",
@@ -313,7 +313,7 @@ def test_names_that_stand_nowhere(changes: dict[str, Any], message: str) -> None
 def test_two_entries_of_one_name(table: str) -> None:
     entries = getattr(a_lock(), table)
     lock = a_lock(**{table: (*entries, entries[0])})
-    missing = tuple(Missing(pin=pin, why="", until="never") for pin in unset_pins(lock))
+    missing = tuple(MissingPin(pin=pin, why="", until="never") for pin in unset_pins(lock))
     assert refusal(lock_bytes(msgspec.structs.replace(lock, missing=missing))) == (
         f"x.toml: got two [[{table}]] of the name `{entries[0].name}`, expected one",
         "",

@@ -25,7 +25,7 @@ from qlock.core.facts import (
     ReadBack,
     Setting,
 )
-from qlock.core.lock import Lock, Missing, ModelPin, PointPin, PromptsPin, SuiteFile, SuitePin, write_lock
+from qlock.core.lock import Lock, MissingPin, ModelPin, PointPin, PromptsPin, SuiteFile, SuitePin, write_lock
 from qlock.core.plan import Job, jobs
 from qlock.core.recipe import RecipeRow
 from qlock.core.record import Closing, Header, Record, Row, Times, answers_digest, item_digest, line_bytes
@@ -406,7 +406,7 @@ def a_lock(**changes: Any) -> Lock:
         compare=spec.compare,
         gate=spec.gate,
         missing=tuple(
-            Missing(pin=f"engine.embedded.file.{name}.code_digest", why="no ELF file", until="never")
+            MissingPin(pin=f"engine.embedded.file.{name}.code_digest", why="no ELF file", until="never")
             for name in ("libgomp.so.1", "libc.so.6")
         ),
     )

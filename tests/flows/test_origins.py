@@ -14,7 +14,7 @@ import pytest
 from msgspec import UNSET
 
 from qlock.core.digest import sha256_of
-from qlock.core.lock import Lock, Missing
+from qlock.core.lock import Lock, MissingPin
 from qlock.errors import AbsentError, InputError
 from qlock.flows.fetch import Asked as Fetch
 from qlock.flows.fetch import fetch
@@ -271,7 +271,7 @@ def test_a_pinned_model_is_kept_under_another_name(project: Project, stub: FakeH
     after = project.resolve()
     assert len(stub.seen) == 1
     assert after.lock.model[1] == msgspec.structs.replace(before.lock.model[0], name="Z")
-    assert Missing(pin="model.Z.tensors_digest", why="the weights are not here", until="fetch") in (
+    assert MissingPin(pin="model.Z.tensors_digest", why="the weights are not here", until="fetch") in (
         after.lock.missing
     )
 

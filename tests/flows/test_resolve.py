@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from qlock.core.lock import Lock, Missing, write_lock
+from qlock.core.lock import Lock, MissingPin, write_lock
 from qlock.errors import InputError, RefusedError, UsageError
 from qlock.flows.moving import Move
 from qlock.flows.resolve import Asked, in_name_order, read_lock_file, read_spec_file, resolve
@@ -136,7 +136,7 @@ def test_without_the_engine_what_only_it_knows_is_listed_missing(tmp_path: Path)
     pins = [f"point.{point}.{field}" for point in ("A@plain", "B@plain") for field in fields]
     pins += ["suite.digits.items_limit", "suite.text.items_limit"]
     assert resolved.lock.missing == tuple(
-        Missing(pin=pin, why="the engine was not asked", until="prove") for pin in pins
+        MissingPin(pin=pin, why="the engine was not asked", until="prove") for pin in pins
     )
     resolved.path.parent.mkdir()
     resolved.path.write_bytes(resolved.data)

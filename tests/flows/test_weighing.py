@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from qlock.core.lock import Missing
+from qlock.core.lock import MissingPin
 from qlock.errors import AbsentError, InputError, QlockError
 from tests.broken.make_gguf import I32, STRING, U16, gguf, kv, tensor
 from tests.fakes.project import Project, refusal, tiny_gguf
@@ -22,14 +22,14 @@ def test_an_unknown_tensor_type_is_pinned_without_proof_and_run_refuses_it(tmp_p
     size = "type 156 (unknown): the size of its tensors is not known"
     fields = ("canary", "plain_text_nats", "probe", "prompts", "read_back", "repeatable")
     assert [entry for entry in lock.missing if not entry.pin.startswith("engine.")] == [
-        Missing(pin="model.B.bits_per_weight", why=size, until="never"),
-        Missing(
+        MissingPin(pin="model.B.bits_per_weight", why=size, until="never"),
+        MissingPin(
             pin="model.B.recipe.type 156 (unknown).bytes",
             why="the size of this type is not known",
             until="never",
         ),
-        Missing(pin="model.B.tensors_digest", why=size, until="never"),
-        *(Missing(pin=f"point.B@plain.{field}", why=why, until="never") for field in fields),
+        MissingPin(pin="model.B.tensors_digest", why=size, until="never"),
+        *(MissingPin(pin=f"point.B@plain.{field}", why=why, until="never") for field in fields),
     ]
     assert project.script.loads == ["a.gguf"]
     opened = project.script.opened
@@ -64,7 +64,7 @@ def test_a_trained_context_that_the_file_does_not_say_is_missing_and_no_zero(tmp
     lock = project.lock().lock
     assert lock.model[1].trained_context_tokens is UNSET
     assert (
-        Missing(
+        MissingPin(
             pin="model.B.trained_context_tokens", why="the file has no `llama.context_length`", until="never"
         )
         in lock.missing
