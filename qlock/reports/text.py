@@ -24,7 +24,7 @@ _CELL = 64
 _SENTENCE = 600
 _WIDEST = 160
 """Columns of a table at most; a wider one is shown in several, or row by row where it holds whole answers."""
-_NARROW = 40
+_NARROW = 48
 """Columns of a cell that is no sentence."""
 
 

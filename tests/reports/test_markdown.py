@@ -81,7 +81,7 @@ def test_an_answer_cannot_be_markup() -> None:
 
 def test_numbers_and_names_stay_readable_in_the_source() -> None:
     page = render_all(a_ladder())
-    assert "\n| Q8_0@f16kv | 144.8 MB | 8.50 | 75.8 % | 67.4 to 82.6 % | +0.8 points | -" in page
+    assert "\n| Q8_0@f16kv | 144.8 MB | 8.50 | 75.8 % (67.4 to 82.6 %) | +0.8 points (-" in page
     assert "- fatal: device.cpu_model: A has `AMD EPYC 9555`, B has `Intel Xeon`\n" in page
 
 

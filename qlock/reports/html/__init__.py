@@ -18,10 +18,11 @@ from qlock.core.comparison import Comparison
 from qlock.core.gates import GATE_VERDICTS
 from qlock.core.ladder import Ladder, ladder
 from qlock.reports.html.look import SCRIPT, STYLE
-from qlock.reports.html.markup import Markup, element, many, text
+from qlock.reports.html.markup import Markup, element, many, sentence, text
 from qlock.reports.html.plots import comparison_plots
 from qlock.reports.html.rungs import ladder_plots
 from qlock.reports.html.tables import flips, part
+from qlock.reports.html.way import bridge_plots
 from qlock.reports.interface import Part, headline, headlines, ladder_parts, parts
 
 SUFFIX = ".html"
@@ -72,7 +73,11 @@ def _contents(found: Ladder) -> Markup:
 
 def _comparison(comparison: Comparison, anchor: str, most: int, *, line: str, alone: bool) -> Markup:
     first, *others = parts(comparison)
-    drawings = [*comparison_plots(comparison), *(ladder_plots(ladder([comparison])) if alone else ())]
+    drawings = [
+        *bridge_plots(comparison),
+        *comparison_plots(comparison),
+        *(ladder_plots(ladder([comparison])) if alone else ()),
+    ]
     listed = {f"{_FLIPS}{suite.suite}": flips(suite, most) for suite in comparison.suite}
     return element(
         "section",
@@ -93,7 +98,7 @@ def _state(comparison: Comparison, first: Part) -> Markup:
     return element(
         "div",
         element("strong", text(comparison.state.upper())),
-        *([element("ul", *(element("li", text(one)) for one in said))] if said else []),
+        *([element("ul", *(element("li", sentence(one)) for one in said))] if said else []),
         class_=f"state {comparison.state}",
     )
 

@@ -13,7 +13,7 @@ STYLE = """
 --a:#6cb6ff;--good:#57d377;--bad:#ff8182;--open:#e3b341;--noise:#5c4a1e;
 --eos:#4f94d8;--stop:#2b5f92;--budget:#e5883a;--context:#b18aff;--error:#ff6b6b}}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:72rem;padding:1rem;background:var(--paper);color:var(--ink);
+body{margin:0 auto;max-width:84rem;padding:1rem;background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;overflow-wrap:anywhere}
 h1{font-size:1.4rem;line-height:1.3;margin:.5rem 0}h2{font-size:1.2rem;margin:2rem 0 .5rem;padding-top:1rem;
 border-top:2px solid var(--line)}h3{font-size:1.05rem;margin:1.5rem 0 .5rem}h4{font-size:1rem;margin:.75rem 0 .25rem}
@@ -35,9 +35,12 @@ svg{display:block;width:100%;max-width:34rem;height:auto}
 .ending{stroke:var(--paper);stroke-width:1}.eos{fill:var(--eos)}.stop{fill:var(--stop)}.budget{fill:var(--budget)}
 .context{fill:var(--context)}.error{fill:var(--error)}
 .wide{overflow-x:auto;margin:.5rem 0}
-table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
-th,td{border-bottom:1px solid var(--line);padding:.3rem .6rem;text-align:left;vertical-align:top;max-width:28rem}
-td{min-width:3rem;overflow-wrap:break-word}th{white-space:nowrap;background:var(--soft)}.number{text-align:right;white-space:nowrap}
+table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
+th,td{border-bottom:1px solid var(--line);padding:.3rem .5rem;text-align:left;vertical-align:top;max-width:28rem}
+td{min-width:3rem}.long{overflow-wrap:break-word}.short{white-space:nowrap}.ends{display:block}
+.good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}.good,.bad,.open{font-weight:600}
+code{font:.9em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--soft);padding:0 .2em}
+th{white-space:nowrap;background:var(--soft)}.number{text-align:right;white-space:nowrap}
 th button{all:unset;cursor:pointer;font-weight:600}th button:focus-visible,summary:focus-visible,.wide:focus-visible,
 pre:focus-visible,a:focus-visible{outline:3px solid var(--a);outline-offset:1px}
 th[aria-sort=ascending] button::after{content:" \\25B2"}th[aria-sort=descending] button::after{content:" \\25BC"}
@@ -53,7 +56,7 @@ footer{margin-top:2rem;border-top:1px solid var(--line);color:var(--quiet);font-
 --bad:#a40e26;--open:#7d4e00;--noise:#f2d9a8;--eos:#3b7dbf;--stop:#7fb2de;--budget:#d1721b;--context:#8a3ffc;
 --error:#a40e26}
 body{max-width:none;padding:0;font-size:10pt}*{print-color-adjust:exact}.wide{overflow:visible}
-table{font-size:8pt}td,th{white-space:normal;padding:.15rem .3rem}tr,figure{break-inside:avoid}
+table{font-size:8pt}td,th,.number,.short{white-space:normal;padding:.15rem .3rem}tr,figure{break-inside:avoid}
 .plots{grid-template-columns:1fr 1fr}pre{max-height:none}nav{display:none}}
 """
 

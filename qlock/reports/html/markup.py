@@ -7,6 +7,7 @@ Does not live here: what is on the page.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NewType
 
@@ -14,6 +15,7 @@ from qlock.core.escape import for_html
 
 Markup = NewType("Markup", str)
 
+_QUOTED = re.compile(r"`([^`]+)`")
 _VOID = frozenset({"meta", "br", "line", "rect", "circle", "path"})
 """Elements without content here."""
 
@@ -21,6 +23,14 @@ _VOID = frozenset({"meta", "br", "line", "rect", "circle", "path"})
 def text(written: str, *, limit: int = 2_400) -> Markup:
     """Any text, harmless and with everything invisible written out; longer ones lose their middle."""
     return Markup(for_html(written, limit=limit))
+
+
+def sentence(written: str, *, limit: int = 2_400) -> Markup:
+    """The same with what stands in backticks as code, as in a message; a backtick without a second one stays one."""
+    pieces = _QUOTED.split(text(written, limit=limit))
+    return many(
+        element("code", Markup(piece)) if number % 2 else Markup(piece) for number, piece in enumerate(pieces)
+    )
 
 
 def element(tag: str, *content: Markup, **attributes: str | float) -> Markup:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
+import msgspec
+
 from qlock.core.base import Base, Finite
 from qlock.core.ladder import Ladder, Rung, mark_in
 from qlock.core.scores import Measure, is_cost
@@ -16,9 +18,10 @@ from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import gb_of_bytes
 from qlock.reports.html.drawing import WIDTH, axis_below, axis_left, drawing, figure, line, shortened, word
 from qlock.reports.html.markup import Markup, element, text
-from qlock.reports.html.scale import Scale, by_ratio, spanning, steps
+from qlock.reports.html.scale import Scale, by_ratio, rounds, spanning, steps
 from qlock.reports.interface.ladder import level_text, measure_text, shown_level
 
+BITS = "bits per weight"
 _TOP, _BOTTOM, _LEFT, _RIGHT = 20.0, 210.0, 44.0, WIDTH - 8.0
 _LINE, _LETTER = 13.0, 7.0
 """Height of a word and width of a letter, so that words do not cover one another."""
@@ -40,7 +43,7 @@ class Dot(Base, frozen=True, kw_only=True):
 
 
 def ladder_plots(found: Ladder) -> Iterator[Markup]:
-    """Two drawings for each suite that has a score; none where all points are of one size."""
+    """Drawings for each suite that has a score, over size, bits and speed; none where all points have the same."""
     suites = dict.fromkeys((mark.suite, mark.measure) for rung in found.rung for mark in rung.mark)
     for suite, measure in suites:
         by_size = [
@@ -55,7 +58,20 @@ def ladder_plots(found: Ladder) -> Iterator[Markup]:
             for dot in _dot(rung, suite, measure, rung.bits_per_weight)
         ]
         if _differ(by_bits):
-            yield _plot(suite, measure, by_bits, "bits per weight")
+            yield _plot(suite, measure, by_bits, BITS)
+        by_speed = [
+            msgspec.structs.replace(dot, is_on_front=False)
+            for rung in found.rung
+            for dot in _dot(rung, suite, measure, _speed(rung, suite))
+        ]
+        if _differ(by_speed):
+            yield _plot(suite, measure, by_speed, "tokens/s")
+
+
+def _speed(rung: Rung, suite: str) -> float:
+    """Tokens per second; 0 where they are not known."""
+    mark = mark_in(rung, suite)
+    return 0.0 if mark is None or isinstance(mark.tokens_per_s, CannotTell) else mark.tokens_per_s
 
 
 def _differ(dots: Sequence[Dot]) -> bool:
@@ -96,12 +112,17 @@ def _plot(suite: str, measure: Measure, dots: Sequence[Dot], across: str) -> Mar
     name = measure_text(measure)
     name = f"{name}, lower is better" if is_cost(measure) else f"{name}, %"
     front = sorted((dot for dot in dots if dot.is_on_front), key=lambda dot: dot.across)
-    parts = [axis_below(x, steps(x), y=_BOTTOM, top=_TOP, name=across), axis_left(y, _LEFT, _RIGHT, name)]
+    parts = [
+        axis_below(x, (steps if across == BITS else rounds)(x), y=_BOTTOM, top=_TOP, name=across),
+        axis_left(y, _LEFT, _RIGHT, name),
+    ]
     parts += [line(_place(one, x, y), _place(other, x, y), "front") for one, other in pairwise(front)]
     parts += [_drawn(dot, x, y) for dot in dots]
     parts += _words(dots, x, y)
     title = f"{suite}: score over {across}"
-    caption = "Bar: 95 % interval of the level. Square: reference. Line: Pareto front."
+    caption = "Bar: 95 % interval of the level. Square: reference."
+    if front:
+        caption += " Line: Pareto front."
     if any(dot.kind == "described" for dot in dots):
         caption += " Cross: not valid, a description only."
     label = "; ".join([title, *(dot.told for dot in dots)])

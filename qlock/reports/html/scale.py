@@ -60,6 +60,17 @@ def ticks(scale: Scale, most: int = 5) -> tuple[float, ...]:
     return tuple(index * step for index in range(first, math.floor(scale.high / step) + 1))
 
 
+def rounds(scale: Scale, most: int = 6) -> tuple[float, ...]:
+    """Round values within a scale by ratio, as many as fit; else those of a plain scale."""
+    tens = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
+    for factors in ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+        found = [factor * 10.0**ten for ten in tens for factor in factors]
+        inside = tuple(value for value in found if scale.low <= value <= scale.high)
+        if 2 <= len(inside) <= most:
+            return inside
+    return ticks(scale, 4)
+
+
 def steps(scale: Scale, most: int = 7) -> tuple[float, ...]:
     """Powers of two within a scale by ratio and, where they are few, what lies between them; else round values."""
     powers = [

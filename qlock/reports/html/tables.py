@@ -12,13 +12,26 @@ from qlock.core.agreement import Agreement, Flip
 from qlock.core.comparison import Suite
 from qlock.core.stats import CannotTell
 from qlock.core.units import BYTES_OF_STEP
-from qlock.reports.html.markup import Markup, element, many, text
+from qlock.reports.html.markup import Markup, element, many, sentence, text
 from qlock.reports.interface import Part, Row
 from qlock.reports.interface.readings import read_otherwise
 
 _NUMBER = re.compile(
     r"(?:[<>x]|\+)?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?: (kB|MB|GB|TB|PB|EB|B|%|points|nats))?(?: to .*| \(.*\))?\Z"
 )
+_WITH_ENDS = re.compile(r"(.+) \((.+ to .+)\)")
+"""A number with its interval behind it, which a page shows below it."""
+_LOOKS = {
+    "pass": "good",
+    "better": "good",
+    "B is better": "good",
+    "fail": "bad",
+    "worse": "bad",
+    "B is worse": "bad",
+    "undecided": "open",
+}
+_SHORT = 24
+"""Characters of a cell that stays on one line."""
 _ABSENT = frozenset({"-", "", "cannot tell", "unknown"})
 
 
@@ -140,11 +153,16 @@ def _answer(side: str, outcome: str, ending: str, written: str) -> Markup:
 
 def _cell(cell: str, *, is_number: bool) -> Markup:
     if is_number:
-        return element("td", text(cell), class_="number", data_key=sort_key(cell))
-    return element("td", text(cell))
+        ends = _WITH_ENDS.fullmatch(cell)
+        inner = (
+            many((text(ends[1]), element("span", text(ends[2]), class_="muted ends"))) if ends else text(cell)
+        )
+        return element("td", inner, class_="number", data_key=sort_key(cell))
+    length = "short" if len(cell) <= _SHORT else "long"
+    return element("td", text(cell), class_=f"{_LOOKS.get(cell, '')} {length}".strip())
 
 
 def _sentences(found: tuple[str, ...]) -> Markup:
     if not found:
         return Markup("")
-    return element("ul", *(element("li", text(one)) for one in found))
+    return element("ul", *(element("li", sentence(one)) for one in found))

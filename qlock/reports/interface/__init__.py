@@ -61,6 +61,7 @@ def parts(comparison: Comparison) -> Iterator[Part]:
     found = (
         ground.sides(comparison),
         bridge(comparison),
+        gates(comparison),
         scores.scores(comparison),
         answers.endings(comparison),
         answers.agreement(comparison),
@@ -69,7 +70,6 @@ def parts(comparison: Comparison) -> Iterator[Part]:
         *map(readings, comparison.suite),
         *map(answers.flips, comparison.suite),
         ground.recipes(comparison),
-        gates(comparison),
         ground.differences(comparison),
     )
     for part in found:

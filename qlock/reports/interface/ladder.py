@@ -19,13 +19,13 @@ from qlock.reports.interface.part import Part
 from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level
 
 READ_OFF = (
-    "change is to the reference, bits are per weight; points are tested against their reference alone, never against "
+    "in brackets: 95 % intervals; change is to the reference, bits are per weight; points are tested against their reference alone, never against "
     "one another; the front and the best are read off the levels"
 )
 FASTER = "tokens/s: of the time in which the engine was there to answer, prompts included; each run as it was measured"
 
 _Column = tuple[str, list[str]]
-_OPTIONAL_FROM = 5
+_OPTIONAL_FROM = 4
 """Columns behind the score stand only where a point has something in them."""
 
 
@@ -82,23 +82,31 @@ def _scores(marks: _Marks) -> Iterator[_Column]:
     yield "point", [rung.name for rung, _ in marks]
     yield "size", [bytes_text(rung.file_bytes) for rung, _ in marks]
     yield "bits", [_known(rung.bits_per_weight, "{:.2f}", "unknown") for rung, _ in marks]
-    yield (
-        "score",
-        ["-" if isinstance(m.level, CannotTell) else level_text(m.measure, m.level) for _, m in marks],
-    )
-    yield "interval", [_interval(mark) for _, mark in marks]
-    yield (
-        "change",
-        ["-" if isinstance(m.change, CannotTell) else difference(m.measure, m.change) for _, m in marks],
-    )
-    yield (
-        "interval",
-        [
-            interval_text(m.measure, m.difference) if isinstance(m.difference, Interval) else "-"
-            for _, m in marks
-        ],
-    )
+    yield "score", [_level(mark) for _, mark in marks]
+    yield "change", [_change(mark) for _, mark in marks]
     yield "verdict", [verdict_text(rung, mark) for rung, mark in marks]
+
+
+def _level(mark: Mark) -> str:
+    match mark.level, mark.interval:
+        case CannotTell(), _:
+            return "-"
+        case level, Interval(low=low, high=high):
+            ends = level_text(mark.measure, low), level_text(mark.measure, high)
+            return f"{level_text(mark.measure, level)} ({ends[0].removesuffix(' %')} to {ends[1]})"
+        case level, _:
+            return level_text(mark.measure, level)
+
+
+def _change(mark: Mark) -> str:
+    match mark.change, mark.difference:
+        case CannotTell(), _:
+            return "-"
+        case change, Interval():
+            ends = interval_text(mark.measure, mark.difference).rpartition(" ")[0]
+            return f"{difference(mark.measure, change)} ({ends})"
+        case change, _:
+            return difference(mark.measure, change)
 
 
 def _answers(marks: _Marks) -> Iterator[_Column]:
@@ -142,15 +150,6 @@ def _known(value: float | CannotTell, shape: str, otherwise: str) -> str:
 
 def _share(share: float | CannotTell) -> str:
     return "-" if isinstance(share, CannotTell) else share_percent(share)
-
-
-def _interval(mark: Mark) -> str:
-    match mark.interval:
-        case Interval(low=low, high=high):
-            ends = level_text(mark.measure, low), level_text(mark.measure, high)
-            return f"{ends[0].removesuffix(' %')} to {ends[1]}"
-        case CannotTell():
-            return "-"
 
 
 def _best(found: Ladder, best: Best) -> str:

@@ -128,6 +128,11 @@ def test_many_stand_in_one_view_before_each_alone() -> None:
 
 @given(st.sampled_from(ATTACKS) | st.text())
 def test_no_text_makes_or_breaks_an_element(written: str) -> None:
-    shape = [(tag, sorted(attributes)) for tag, attributes in Page(render(with_answers("a"))).elements]
-    page = Page(render(with_answers(f"a{written}")))
-    assert [(tag, sorted(attributes)) for tag, attributes in page.elements] == shape
+    assert shape_of(with_answers(f"a{written}")) == shape_of(with_answers("a"))
+
+
+def shape_of(comparison: Comparison) -> list[tuple[str, list[str]]]:
+    """Every element with the names of its attributes, but for `code`: what stands in backticks in a sentence."""
+    elements = Page(render(comparison)).elements
+    assert all(not attributes for tag, attributes in elements if tag == "code")
+    return [(tag, sorted(attributes)) for tag, attributes in elements if tag != "code"]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core.escape import visible
-from qlock.reports.html.markup import element, many, text
+from qlock.reports.html.markup import element, many, sentence, text
 
 
 def test_an_element_has_its_attributes_in_order() -> None:
@@ -18,6 +18,18 @@ def test_an_element_without_content_closes_itself() -> None:
 
 def test_a_place_has_two_digits_however_large_it_is() -> None:
     assert element("circle", cx=1234.5678) == '<circle cx="1234.57"/>'
+
+
+def test_what_a_sentence_quotes_is_code() -> None:
+    assert sentence("A has `<b>`, B `x`") == "A has <code>&lt;b&gt;</code>, B <code>x</code>"
+    assert sentence("one ` alone") == "one ` alone"
+    assert sentence("``") == "``"
+
+
+@given(st.text("`<a&", max_size=20))
+def test_nothing_in_a_sentence_is_markup_of_its_own(written: str) -> None:
+    found = sentence(written).replace("<code>", "`").replace("</code>", "`")
+    assert found == text(written)
 
 
 def test_elements_follow_one_another() -> None:

@@ -5,7 +5,7 @@ from qlock.core.ladder import ladder
 from qlock.core.stats import CannotTell
 from qlock.reports.html.rungs import ladder_plots
 from tests.fakes.pages import Page
-from tests.golden.make_reports import a_comparison
+from tests.golden.make_reports import a_comparison, a_ladder
 
 replace = msgspec.structs.replace
 
@@ -55,6 +55,15 @@ def test_a_point_that_may_not_be_compared_is_crossed() -> None:
 def test_the_front_is_a_line_between_its_points() -> None:
     page = drawn(a_rung("q@f16kv", 100_000_000, 4.85))[0]
     assert len([one for one in page.all("line") if one["class"] == "front"]) == 1
+
+
+def test_where_speeds_are_known_the_score_is_drawn_over_them_without_a_front() -> None:
+    pages = [Page(one) for one in ladder_plots(a_ladder())]
+    assert [page.words[0] for page in pages if "tokens/s" in page.words[0]] == ["orders: score over tokens/s"]
+    page = pages[-1]
+    assert len([one for one in page.all("line") if one["class"] == "front"]) == 0
+    assert "Pareto" not in page.words[-1]
+    assert "front" in [one["class"] for one in pages[-2].all("line")]
 
 
 def test_points_of_one_size_are_not_drawn_over_it() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qlock.reports.html.scale import Scale, by_ratio, spanning, steps, ticks
+from qlock.reports.html.scale import Scale, by_ratio, rounds, spanning, steps, ticks
 
 
 def test_a_straight_scale() -> None:
@@ -41,6 +41,13 @@ def test_steps_are_powers_of_two_and_what_lies_between() -> None:
     assert steps(by_ratio([0.1, 0.11], 0, 1)) == ticks(by_ratio([0.1, 0.11], 0, 1), 4)
 
 
+def test_rounds_are_values_that_people_count_in() -> None:
+    assert rounds(by_ratio([0.07, 0.27], 0, 1)) == pytest.approx((0.08, 0.1, 0.15, 0.2, 0.3))
+    assert rounds(by_ratio([4.0, 40.0], 0, 1)) == pytest.approx((5, 10, 20))
+    assert rounds(by_ratio([1.0, 1e5], 0, 1)) == pytest.approx((1, 10, 100, 1_000, 10_000, 100_000))
+    assert rounds(by_ratio([0.1, 0.11], 0, 1)) == ticks(by_ratio([0.1, 0.11], 0, 1), 4)
+
+
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1))
 def test_every_value_and_tick_lies_inside(values: list[float]) -> None:
     scale = spanning(values, 10, 90)
@@ -53,6 +60,6 @@ def test_every_value_and_tick_lies_inside(values: list[float]) -> None:
 @given(st.lists(st.floats(1e-6, 1e9), min_size=1))
 def test_steps_lie_inside_and_are_few(values: list[float]) -> None:
     scale = by_ratio(values, 0, 1)
-    found = steps(scale)
-    assert len(found) <= 8
-    assert all(scale.low <= step <= scale.high for step in found)
+    for found in (steps(scale), rounds(scale)):
+        assert len(found) <= 8
+        assert all(scale.low <= step <= scale.high for step in found)

@@ -40,9 +40,36 @@ def test_a_column_of_numbers_and_what_is_absent_sorts_by_number() -> None:
         '<div class="wide" tabindex="0" role="group" aria-label="Files"><table class="sorts"><thead><tr>'
         '<th scope="col"><button type="button">name</button></th>'
         '<th scope="col" class="number"><button type="button">size</button></th></tr></thead>'
-        '<tbody><tr><td>a</td><td class="number" data-key="1000000">1 MB</td></tr>'
-        '<tr><td>b</td><td class="number" data-key="">-</td></tr></tbody></table></div>'
+        '<tbody><tr><td class="short">a</td><td class="number" data-key="1000000">1 MB</td></tr>'
+        '<tr><td class="short">b</td><td class="number" data-key="">-</td></tr></tbody></table></div>'
     )
+
+
+def test_an_interval_stands_below_its_number_and_does_not_sort() -> None:
+    found = Page(table(("score",), (("75.0 % (66.6 to 81.9 %)",), ("34 (85.0 %)",)), name="S"))
+    assert found.words[1:] == ["75.0 %", "66.6 to 81.9 %", "34 (85.0 %)"]
+    assert [one["data-key"] for one in found.all("td")] == ["75", "34"]
+    assert found.all("span") == [{"class": "muted ends"}]
+
+
+def test_verdicts_have_a_colour_and_short_words_stay_on_one_line() -> None:
+    cells = ("pass", "fail", "undecided", "B is worse", "B is better", "no difference seen", "x" * 25)
+    found = Page(table(("verdict",), tuple((cell,) for cell in cells), name="V"))
+    assert [one.get("class", "") for one in found.all("td")] == [
+        "good short",
+        "bad short",
+        "open short",
+        "bad short",
+        "good short",
+        "short",
+        "long",
+    ]
+
+
+def test_what_a_sentence_quotes_is_code() -> None:
+    found = Page(part(Part(heading="H", sentences=("A has `<b>`, B has nothing", "one ` alone"))))
+    assert found.words == ["H", "A has ", "<b>", ", B has nothing", "one ` alone"]
+    assert len(found.all("code")) == 1
 
 
 def test_one_row_has_nothing_to_sort() -> None:

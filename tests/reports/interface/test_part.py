@@ -14,13 +14,13 @@ def test_a_part_is_a_heading_and_as_much_as_it_has_to_say() -> None:
 def test_the_parts_come_in_the_order_of_reading() -> None:
     assert [(part.heading, part.is_detail) for part in parts(a_comparison())] == [
         ("", False),
+        ("Gates", False),
         ("Scores", False),
         ("Endings", False),
         ("Agreement", False),
         ("Slices of orders", True),
         ("Flips of orders", True),
         ("Recipe", False),
-        ("Gates", False),
         ("What is not the same on both sides", True),
     ]
 
