@@ -27,12 +27,13 @@ from qlock.flows import proving
 from qlock.flows.asking import respondent
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.headers import header_of
-from qlock.flows.layout import project_of
+from qlock.flows.kept_base import base_of, look_at
+from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.look import Sight, look
 from qlock.flows.places import Places
 from qlock.flows.preparing import load_of, prepare_point
 from qlock.flows.proving import Opener
-from qlock.flows.references import is_beside, load_beside
+from qlock.flows.references import is_beside, is_stored, load_beside
 from qlock.flows.refusal import only_absent, refuse_missing
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.seat import Seat
@@ -90,7 +91,14 @@ def check(world: World, asked: Asked, open_engine: Opener) -> Checked:
         build = asked.engine or build_folder(spec_of(world, asked.lock_path, data), asked.lock_path)
         open_here = sight.opener(open_engine)
         with Seat(lambda: open_here(lib_folder=build)) as seat, Renderer() as renderer:
-            ground = _Ground(world=world, lock=lock, sight=sight, engine=seat, renderer=renderer)
+            ground = _Ground(
+                world=world,
+                lock=lock,
+                sight=sight,
+                engine=seat,
+                renderer=renderer,
+                runs=runs_folder(asked.lock_path, lock),
+            )
             for pin in loadable:
                 asked.tell(f"point {pin.name}: loading and asking")
                 findings += _point(ground, pin)
@@ -121,6 +129,8 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     sight: Sight
     engine: Engine
     renderer: Renderer
+    runs: Path
+    """The folder of all runs of the lock's spec."""
 
 
 def _point(ground: _Ground, pin: PointPin) -> list[Finding]:
@@ -155,5 +165,15 @@ def _beside(ground: _Ground, pin: PointPin) -> list[Finding]:
             own, other = (
                 load_of(ground.lock, point, ground.sight.weights[point.model]) for point in (pin, reference)
             )
-            found += load_beside(ground.world, ground.engine, own, other, reference)
+            found += load_beside(
+                ground.world,
+                ground.engine,
+                own,
+                other,
+                reference,
+                pci_bus_id=ground.sight.pci_bus_id,
+            )
+    for suite in suites:
+        if is_stored(suite) and suite.reference != pin.name:
+            found += look_at(ground.world, base_of(ground.lock, suite, pin.name, ground.runs))
     return found

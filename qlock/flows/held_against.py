@@ -78,7 +78,8 @@ class HeldAgainst:
         own, other = (
             load_of(stage.lock, point, stage.weights[point.model]) for point in (self._pin, reference)
         )
-        refuse(load_beside(stage.world, engine, own, other, reference), allow=stage.allow)
+        found = load_beside(stage.world, engine, own, other, reference, pci_bus_id=stage.pci_bus_id)
+        refuse(found, allow=stage.allow)
 
     def _from_file(self, engine: Engine, base: KeptBase) -> None:
         stage = self._stage

@@ -248,7 +248,8 @@ class _Prover:
             return
         setting = next(setting for setting in settings if setting.name == pin.setting)
         other = Load(weights=self._bench.models[pin.model].paths, setting=setting)
-        refuse(load_beside(self._bench.world, self._engine, load, other, pin))
+        bench = self._bench
+        refuse(load_beside(bench.world, self._engine, load, other, pin, pci_bus_id=bench.pci_bus_id))
 
     def _prompts(self, name: str, point: PointSpec, read_back: facts.ReadBack) -> list[PromptsPin]:
         found = []

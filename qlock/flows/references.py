@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from qlock.core.differing import brief
+from qlock.core.facts import Setting
 from qlock.core.lock import ModelPin, PointPin, SuitePin
 from qlock.core.spec import PointSpec
 from qlock.core.verify import Finding
@@ -15,6 +16,7 @@ from qlock.engines.interface import Engine, Load
 from qlock.errors import EngineError, InputError
 from qlock.flows import proving
 from qlock.flows.kinds import params_of, suite_kind, tokenizer_of
+from qlock.flows.obedience import card_findings
 from qlock.flows.proving import Exam
 from qlock.flows.room import check_room
 from qlock.world.interface import World
@@ -60,7 +62,15 @@ def check_tokenizers(
                     ).within(here)
 
 
-def load_beside(world: World, engine: Engine, own: Load, reference: Load, pin: PointPin) -> list[Finding]:
+def load_beside(
+    world: World,
+    engine: Engine,
+    own: Load,
+    reference: Load,
+    pin: PointPin,
+    *,
+    pci_bus_id: tuple[str, ...],
+) -> list[Finding]:
     """Load the reference beside the point that is loaded, and give what is not as locked (rules 5 and 7).
 
     Args:
@@ -69,6 +79,7 @@ def load_beside(world: World, engine: Engine, own: Load, reference: Load, pin: P
         own: What was loaded for that point.
         reference: What is loaded for the reference.
         pin: The reference's.
+        pci_bus_id: Where the cards sit that the engine is given.
 
     Raises:
         AbsentError: There is no room for both.
@@ -80,11 +91,18 @@ def load_beside(world: World, engine: Engine, own: Load, reference: Load, pin: P
         raise EngineError("the engine says nothing of the reference that it loaded")
     where = f"point.{pin.name}"
     found = proving.hold_read_back(where, pin.read_back, reference.setting, read_back)
+    if _placed(own.setting) == _placed(reference.setting):
+        # What an engine says of its cards is about both.
+        found += card_findings(where, reference.setting, given=pci_bus_id, used=engine.devices())
     if own.setting.context_tokens >= reference.setting.context_tokens:
         # The plain text was cut to the reference's own context.
         nats = proving.reference_nats(engine, read_back)
         found += proving.hold_nats(where, pin.plain_text_nats, nats)
     return found
+
+
+def _placed(setting: Setting) -> tuple[object, ...]:
+    return setting.gpu_layers, setting.split_mode, setting.main_gpu
 
 
 def _tokenizer(point: str, points: Mapping[str, PointSpec], models: Mapping[str, ModelPin]) -> str:

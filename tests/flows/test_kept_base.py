@@ -17,7 +17,7 @@ from qlock.core.kept_base import Identity
 from qlock.core.kept_logits import layout_in
 from qlock.engines.interface import Broken, Keep
 from qlock.errors import AbsentError, EngineError
-from qlock.flows import kept_base
+from qlock.flows import check, kept_base
 from qlock.flows.run import Ran
 from tests.conftest import ROOT
 from tests.fakes.documents import a_digest
@@ -277,3 +277,15 @@ def test_what_was_read_from_a_file_that_was_touched_meanwhile_is_measured_again(
     assert project.run().answers_digest == expected
     # All jobs of the suite, and no other's.
     assert project.script.asked == [f"window-000{number}" for number in (1, 2, 3)] * 2
+
+
+def test_a_file_of_something_else_is_seen_before_anything_is_run(project: Project) -> None:
+    order = check.Asked(lock_path=project.lock_path)
+    assert check.check(project.world, order, project.script.open_engine).state == "verified"
+    sealed(project)
+    assert check.check(project.world, order, project.script.open_engine).state == "verified"
+    other_identity(project, _other_setting)
+    found = check.check(project.world, order, project.script.open_engine)
+    assert [finding.where for finding in found.findings] == [
+        "suite.distance.reference.kept.setting.cache_type_k"
+    ]

@@ -287,3 +287,16 @@ def test_traces_are_run_and_their_tokens_told_apart(tmp_path: Path) -> None:
         "prose",
         "punctuation",
     }
+
+
+def test_cards_other_than_those_that_were_given_are_seen_with_the_reference_too(distant: Project) -> None:
+    class Elsewhere(FakeEngine):
+        """Puts a reference on a card that it was not given."""
+
+        def refer(self, reference: Load | KeptFile) -> ReadBack | None:
+            self._devices = ("0000:18:00.0",)
+            return super().refer(reference)
+
+    opens(distant, Elsewhere)
+    ran = distant.run()
+    assert wheres(ran) == [("read-back", "point.A@plain.cards")]
