@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from qlock.core.lock import PromptsPin
 from qlock.core.spec import Spec
 from qlock.errors import InputError
-from qlock.flows import proving
-from qlock.flows.asking import Asker, Question, Respondent
-from qlock.flows.grading import try_grader
+from qlock.flows.asking import Respondent
+from qlock.flows.papers import Paper, paper
 from qlock.flows.proving import Exam, Opener
 from qlock.flows.vocabularies import Vocabularies
 from qlock.flows.weighing import Weighed
@@ -85,22 +84,16 @@ def prompted(
         InputError: An item cannot be asked, or a canned reply is not graded as its item says.
         EngineError: The engine could not tokenize.
     """
-    asker = proving.asker(
-        respondent,
-        renderer,
-        exam,
-        model_template=None if model_template is UNSET else model_template,
-        frozen_date=bench.spec.frozen_date,
+    made = paper(
+        respondent, renderer, exam, model_template=model_template, frozen_date=bench.spec.frozen_date
     )
-    questions = proving.questions_of(asker, exam)
-    _refuse_bad_graders(asker, questions, exam)
-    return Prompted(pin=asker.pin(questions), tight=asker.tight(questions))
+    _refuse_bad_graders(made)
+    return Prompted(pin=made.pin, tight=made.asker.tight(made.questions))
 
 
-def _refuse_bad_graders(asker: Asker, questions: tuple[Question, ...], exam: Exam) -> None:
+def _refuse_bad_graders(made: Paper) -> None:
     """Stop where a canned reply is not graded as its item says: a run of such a lock could measure nothing."""
-    items = tuple(question.item for question in questions)
-    failures = try_grader(asker.kind, items, asker.params, suite=exam.pin.name)
+    failures = made.trials()
     if failures:
         first = failures[0]
         what = "gold" if first.expected == "right" else "bad"
@@ -110,5 +103,5 @@ def _refuse_bad_graders(asker: Asker, questions: tuple[Question, ...], exam: Exa
                 hint="mend the item's expected, gold or bad, or its grader",
             )
             .within(first.item)
-            .within(f"suite.{exam.pin.name}")
+            .within(f"suite.{first.suite}")
         )

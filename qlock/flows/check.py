@@ -14,22 +14,18 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET
 
 from qlock.core import facts
 from qlock.core.base import Count
-from qlock.core.gguf import describe
 from qlock.core.lock import Lock, PointPin
-from qlock.core.plan import prompts_of
-from qlock.core.verify import Finding, differences, refuses
+from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
-from qlock.flows import proving
 from qlock.flows.asking import respondent
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
-from qlock.flows.headers import header_of
 from qlock.flows.kept_base import base_of, look_at
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.look import Sight, look
+from qlock.flows.papers import paper, template_of
 from qlock.flows.places import Places
 from qlock.flows.preparing import load_of, prepare_point
 from qlock.flows.proving import Opener
@@ -138,20 +134,16 @@ def _point(ground: _Ground, pin: PointPin) -> list[Finding]:
     lock, weights = ground.lock, ground.sight.weights[pin.model]
     found = prepare_point(ground.world, lock, pin, ground.engine, weights, pci_bus_id=ground.sight.pci_bus_id)
     assert isinstance(pin.read_back, facts.ReadBack)
-    template = describe(header_of(ground.world, Path(weights[0]))).template
+    template = template_of(ground.world, weights)
     for exam in ground.sight.exams:
-        if pin.name not in exam.pin.points:
-            continue
-        asker = proving.asker(
-            respondent(ground.engine, pin.read_back),
-            ground.renderer,
-            exam,
-            model_template=None if template is UNSET else template,
-            frozen_date=lock.frozen_date,
-        )
-        seen = asker.pin(proving.questions_of(asker, exam))
-        where = f"point.{pin.name}.prompts.{exam.pin.name}"
-        found += differences("prompts", where, prompts_of(pin, exam.pin.name), seen)
+        if pin.name in exam.pin.points:
+            found += paper(
+                respondent(ground.engine, pin.read_back),
+                ground.renderer,
+                exam,
+                model_template=template,
+                frozen_date=lock.frozen_date,
+            ).held(pin)
     return found + _beside(ground, pin)
 
 

@@ -28,7 +28,7 @@ from qlock.flows.kept_base import (
 )
 from qlock.flows.laps import Laps
 from qlock.flows.loaded import is_untouched, loaded_file, touched
-from qlock.flows.preparing import Progress, Stage, load_of, sit, take_point
+from qlock.flows.preparing import Progress, Stage, load_of, papers, take_point
 from qlock.flows.references import is_beside, is_stored, load_beside
 from qlock.flows.refusal import refuse
 
@@ -130,10 +130,9 @@ def kept_again(stage: Stage) -> list[Finding]:
 def _write(stage: Stage, base: KeptBase) -> bool:
     reference = next(point for point in stage.lock.point if point.name == base.reference)
     take_point(stage, reference, Laps(stage.world.clock))
-    exam = next(exam for exam in stage.exams if exam.pin.name == base.suite)
-    sat = sit(stage, reference, exam)
+    sat = papers(stage, reference, {base.suite})[base.suite]
     where = f"point.{reference.name}.prompts.{base.suite}"
-    refuse(differences("prompts", where, base.prompts, sat.asker.pin(sat.questions)), allow=stage.allow)
+    refuse(differences("prompts", where, base.prompts, sat.pin), allow=stage.allow)
     parts = tuple(
         Part(number=number, tokens=question.first.tokens, score_from=base.layout.score_from)
         for number, question in enumerate(sat.questions)

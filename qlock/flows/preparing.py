@@ -6,26 +6,24 @@ is held against (``flows.held_against``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET
 
 from qlock.core import facts
 from qlock.core.base import Base, Count
-from qlock.core.gguf import describe
 from qlock.core.lock import Lock, PointPin
 from qlock.core.record import Row
 from qlock.core.verify import Finding, entries
 from qlock.engines.interface import Engine, Load
 from qlock.flows import proving
-from qlock.flows.asking import Asker, Question, respondent
+from qlock.flows.asking import respondent
 from qlock.flows.conditions import note_memory
-from qlock.flows.headers import header_of as gguf_header_of
 from qlock.flows.laps import Laps
 from qlock.flows.loaded import LoadedFile
 from qlock.flows.obedience import said_findings
+from qlock.flows.papers import Paper, paper, template_of
 from qlock.flows.proving import Exam
 from qlock.flows.refusal import refuse
 from qlock.flows.room import check_room
@@ -68,13 +66,6 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Every kept file that was used, as it was when it was looked at; filled while points run."""
     is_over: Callable[[], bool] = lambda: False
     """Whether the time is up: then nothing more is asked."""
-
-
-class Sitting(msgspec.Struct, frozen=True, kw_only=True):
-    """One suite at the loaded point, with its questions."""
-
-    asker: Asker
-    questions: tuple[Question, ...]
 
 
 def slots_of(stage: Stage, point: str) -> int:
@@ -131,18 +122,21 @@ def take_point(stage: Stage, pin: PointPin, laps: Laps) -> None:
     stage.seat.point(lambda engine: _prepare(stage, pin, engine, laps))
 
 
-def sit(stage: Stage, pin: PointPin, exam: Exam) -> Sitting:
-    """One suite at the loaded point, with its questions."""
+def papers(stage: Stage, pin: PointPin, suites: Collection[str]) -> dict[str, Paper]:
+    """The papers of some suites at the loaded point, by the suites' names."""
     assert isinstance(pin.read_back, facts.ReadBack)
-    template = describe(gguf_header_of(stage.world, Path(stage.weights[pin.model][0]))).template
-    asker = proving.asker(
-        respondent(stage.seat, pin.read_back),
-        stage.renderer,
-        exam,
-        model_template=None if template is UNSET else template,
-        frozen_date=stage.lock.frozen_date,
-    )
-    return Sitting(asker=asker, questions=proving.questions_of(asker, exam))
+    template = template_of(stage.world, stage.weights[pin.model])
+    return {
+        exam.pin.name: paper(
+            respondent(stage.seat, pin.read_back),
+            stage.renderer,
+            exam,
+            model_template=template,
+            frozen_date=stage.lock.frozen_date,
+        )
+        for exam in stage.exams
+        if exam.pin.name in suites
+    }
 
 
 def _prepare(stage: Stage, pin: PointPin, engine: Engine, laps: Laps) -> None:

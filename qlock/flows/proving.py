@@ -42,11 +42,8 @@ from qlock.engines.interface import (
     Measured,
     Sampling,
 )
-from qlock.errors import AbsentError, EngineError, InputError, QlockError
-from qlock.flows.asking import Asker, Question, Respondent
-from qlock.flows.kinds import params_of, suite_kind
+from qlock.errors import AbsentError, EngineError, InputError
 from qlock.world.interface import World
-from qlock.world.render import Renderer
 
 GREEDY = Sampling(
     temperature=0.0,
@@ -226,30 +223,6 @@ def probe(engine: Engine, read_back: facts.ReadBack) -> tuple[facts.ProbeRow, ..
     ids = engine.tokenize([CANARIES[name] for name in PROBE_PROMPTS], add_special=True, parse_special=False)
     room = read_back.context_tokens - PROBE_STEPS
     return engine.probe([tokens for tokens in ids if 0 < len(tokens) <= room], steps=PROBE_STEPS)
-
-
-def asker(
-    respondent: Respondent, renderer: Renderer, exam: Exam, *, model_template: str | None, frozen_date: str
-) -> Asker:
-    """The asker of one suite."""
-    kind = suite_kind(exam.pin.kind)
-    return Asker(
-        respondent=respondent,
-        renderer=renderer,
-        template=exam.template if exam.template is not None else model_template,
-        kind=kind,
-        params=params_of(kind, exam.pin, where=f"suite.{exam.pin.name}"),
-        suite=exam.pin,
-        frozen_date=frozen_date,
-    )
-
-
-def questions_of(asker: Asker, exam: Exam) -> tuple[Question, ...]:
-    """The questions of one suite, with its name in front of any error."""
-    try:
-        return asker.questions(exam.data)
-    except QlockError as error:
-        raise error.within(f"suite.{exam.pin.name}") from None
 
 
 def engine_facts(world: World, engine: Engine, *, name: str, kind: str) -> facts.Engine:

@@ -8,7 +8,7 @@ Does not live here: loading a point (``flows.preparing``), which points run, rul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from msgspec import UNSET
 
@@ -17,14 +17,14 @@ from qlock.core.exchange import Completed, Failed
 from qlock.core.lock import PointPin
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Record, Row, is_done, tokens_of
-from qlock.core.verify import Finding, differences
 from qlock.errors import InputError, QlockError
 from qlock.flows.driver import Driver
 from qlock.flows.fitting import refuse_misfit
-from qlock.flows.grading import TrialFailure, try_grader
+from qlock.flows.grading import TrialFailure
 from qlock.flows.held_against import HeldAgainst
 from qlock.flows.laps import Laps
-from qlock.flows.preparing import Progress, Sitting, Stage, sit, slots_of, take_point
+from qlock.flows.papers import Paper
+from qlock.flows.preparing import Progress, Stage, papers, slots_of, take_point
 from qlock.flows.refusal import refuse
 from qlock.flows.run_folder import header_of, row_bytes
 
@@ -56,13 +56,9 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
     pin = next(pin for pin in stage.lock.point if pin.name == name)
     laps = Laps(stage.world.clock)
     take_point(stage, pin, laps)
-    asked = {
-        exam.pin.name: sit(stage, pin, exam)
-        for exam in stage.exams
-        if any(job.suite == exam.pin.name for job in jobs)
-    }
-    _check_prompts(stage, pin, asked)
-    _try_graders(asked)
+    asked = papers(stage, pin, {job.suite for job in jobs})
+    _check_prompts(stage, pin, asked.values())
+    _try_graders(asked.values())
     against = HeldAgainst(stage, pin, laps)
     for job in jobs:
         if stage.is_over():
@@ -71,30 +67,22 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
         yield from _job(stage, job, asked[job.suite], laps)
 
 
-def _check_prompts(stage: Stage, pin: PointPin, asked: dict[str, Sitting]) -> None:
+def _check_prompts(stage: Stage, pin: PointPin, asked: Collection[Paper]) -> None:
     """Rule 6: what is asked now is what was locked, in every suite."""
-    found: list[Finding] = []
-    for suite, sitting in asked.items():
-        where = f"point.{pin.name}.prompts.{suite}"
-        now = sitting.asker.pin(sitting.questions)
-        found += differences("prompts", where, prompts_of(pin, suite), now)
-    refuse(found, allow=stage.allow)
-    for suite, sitting in asked.items():
-        items = tuple(question.item for question in sitting.questions)
-        stage.folder.write_items(prompts_of(pin, suite).items_digest, items)
+    refuse([finding for paper in asked for finding in paper.held(pin)], allow=stage.allow)
+    for paper in asked:
+        digest = prompts_of(pin, paper.asker.suite.name).items_digest
+        stage.folder.write_items(digest, paper.items)
 
 
-def _try_graders(asked: dict[str, Sitting]) -> None:
-    failures: list[TrialFailure] = []
-    for suite, sitting in asked.items():
-        items = tuple(question.item for question in sitting.questions)
-        failures += try_grader(sitting.asker.kind, items, sitting.asker.params, suite=suite)
+def _try_graders(asked: Collection[Paper]) -> None:
+    failures = tuple(failure for paper in asked for failure in paper.trials())
     if failures:
-        raise TrialsFailedError(tuple(failures))
+        raise TrialsFailedError(failures)
 
 
-def _job(stage: Stage, job: Job, sitting: Sitting, laps: Laps) -> Iterator[Record | Broken]:
-    every = sitting.questions
+def _job(stage: Stage, job: Job, paper: Paper, laps: Laps) -> Iterator[Record | Broken]:
+    every = paper.questions
     if job.part is not UNSET and len(every) != job.items:
         raise InputError(
             f"got {len(every)} items, expected {job.items}: a shard of other items than those that are locked is none"
@@ -118,7 +106,7 @@ def _job(stage: Stage, job: Job, sitting: Sitting, laps: Laps) -> Iterator[Recor
 
         driver = Driver(
             stage.seat,
-            sitting.asker,
+            paper.asker,
             repeat=job.repeat,
             segment=stage.segment,
             on_row=on_row,

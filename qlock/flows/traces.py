@@ -24,12 +24,12 @@ from qlock.core.record import Record, Row
 from qlock.core.traces import TRACES_VERSION, Header, Trace, write_traces
 from qlock.core.verify import differences
 from qlock.errors import IncompleteError, UsageError
-from qlock.flows import proving
 from qlock.flows.asking import Asker, Question, Respondent
 from qlock.flows.beside import build_folder, spec_of
 from qlock.flows.headers import header_of
 from qlock.flows.look import look
 from qlock.flows.opened import OpenRun, items_of, open_run, sitting_of
+from qlock.flows.papers import asker
 from qlock.flows.pinning import TEMPLATE_KEY
 from qlock.flows.places import Places
 from qlock.flows.proving import Opener
@@ -166,19 +166,19 @@ def _taken(
     template = describe(header).template
     with Vocabularies() as kept, Renderer() as renderer, Seat(lambda: open_engine(lib_folder=build)) as seat:
         vocabulary = seat.vocabulary(str(kept.path(kept.keep(header))))
-        asker = proving.asker(
+        made = asker(
             Respondent(engine=seat, vocabulary=vocabulary, context_tokens=setting.context_tokens),
             renderer,
             sight.exams[0],
-            model_template=None if template is UNSET else template,
+            model_template=template,
             frozen_date=run.lock.frozen_date,
         )
-        questions = asker.questions_of(items_of(run, job))
+        questions = made.questions_of(items_of(run, job))
         where = f"point.{point.name}.prompts.{suite.name}"
-        refuse(differences("prompts", where, prompts_of(point, suite.name), asker.pin(questions)))
+        refuse(differences("prompts", where, prompts_of(point, suite.name), made.pin(questions)))
         rows = {row.item: row for row in record.rows}
         for question in questions:
-            yield from _turns(asker, question, rows[question.item.id])
+            yield from _turns(made, question, rows[question.item.id])
 
 
 def _turns(asker: Asker, question: Question, row: Row) -> Iterator[Trace]:

@@ -177,7 +177,7 @@ def test_a_grader_that_fails_its_trials(
     row = {"id": "q", "prompt": "?", "expected": "1", "grader": {"kind": "exact"}, "gold": "2"}
     project.write("tasks/digits.jsonl", json.dumps(row) + "\n")
     with monkeypatch.context() as before:  # A lock of a qlock whose grader took this reply for right.
-        before.setattr("qlock.flows.bench.try_grader", lambda *_, **__: ())
+        before.setattr("qlock.flows.papers.try_grader", lambda *_, **__: ())
         project.lock()
     said = typed("run", LOCK)
     assert said.code == 1

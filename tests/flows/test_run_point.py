@@ -243,7 +243,7 @@ def test_a_grader_that_fails_its_trials_stops_before_anything_is_asked(
     row = b'{"id": "q", "prompt": "1", "expected": "1", "grader": {"kind": "exact"}, "gold": "2"}\n'
     project.write("tasks/digits.jsonl", row)
     with monkeypatch.context() as before:  # A lock of a qlock whose grader took this reply for right.
-        before.setattr("qlock.flows.bench.try_grader", lambda *_, **__: ())
+        before.setattr("qlock.flows.papers.try_grader", lambda *_, **__: ())
         project.lock()
     ran = project.run()
     assert (ran.state, is_whole(ran), project.script.asked) == ("trials-failed", False, [])
