@@ -79,6 +79,14 @@ suite = "own"
 rule = "non-inferior"
 margin_share = 0.02
 
+# [[gate]]
+# rule = "speed-at-least"
+# suite = "own"
+# at_least_ratio = 1.2      # of the reference's tokens per second
+# [[gate]]
+# rule = "memory-at-most"
+# at_most_bytes = 6_000_000_000
+
 # A published score that must come out again before anything else is measured:
 # [[anchor]]
 # model = "F16"

@@ -37,7 +37,7 @@ svg{display:block;width:100%;max-width:34rem;height:auto}
 .wide{overflow-x:auto;margin:.5rem 0}
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
 th,td{border-bottom:1px solid var(--line);padding:.3rem .5rem;text-align:left;vertical-align:top;max-width:28rem}
-td{min-width:3rem}.long{overflow-wrap:break-word}.short{white-space:nowrap}.ends{display:block}
+td{min-width:3rem}.long{overflow-wrap:break-word;min-width:14rem}.short{white-space:nowrap}.ends{display:block}
 .good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}.good,.bad,.open{font-weight:600}
 code{font:.9em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--soft);padding:0 .2em}
 th{white-space:nowrap;background:var(--soft)}.number{text-align:right;white-space:nowrap}
@@ -56,7 +56,7 @@ footer{margin-top:2rem;border-top:1px solid var(--line);color:var(--quiet);font-
 --bad:#a40e26;--open:#7d4e00;--noise:#f2d9a8;--eos:#3b7dbf;--stop:#7fb2de;--budget:#d1721b;--context:#8a3ffc;
 --error:#a40e26}
 body{max-width:none;padding:0;font-size:10pt}*{print-color-adjust:exact}.wide{overflow:visible}
-table{font-size:8pt}td,th,.number,.short{white-space:normal;padding:.15rem .3rem}tr,figure{break-inside:avoid}
+table{font-size:8pt}td,th,.number,.short{white-space:normal;padding:.15rem .3rem}.long{min-width:0}tr,figure{break-inside:avoid}
 .plots{grid-template-columns:1fr 1fr}pre{max-height:none}nav{display:none}}
 """
 

@@ -73,6 +73,22 @@ def test_what_it_says_of_itself_is_what_the_embedded_engine_says(
                 assert ours == theirs
 
 
+def test_it_takes_the_memory_that_the_embedded_engine_takes_and_more_for_every_further_server(
+    real: LlamaCpp, build_bin: Path, tiny: Path
+) -> None:
+    load = load_of(tiny, slots=1)
+    real.load(load)
+    alone = {(one.place, one.use): one.size_bytes for one in real.memory()}
+    with open_embedded(lib_folder=build_bin) as embedded:
+        embedded.load(load)
+        assert {(one.place, one.use): one.size_bytes for one in embedded.memory()} == alone
+    assert {use for _, use in alone} >= {"model", "KV", "compute"}
+    real.load(load_of(tiny, slots=3))
+    assert {(one.place, one.use): one.size_bytes for one in real.memory()} == {
+        (place, use): size if place == "CPU_Mapped" else 3 * size for (place, use), size in alone.items()
+    }
+
+
 def test_a_gpu_that_is_not_there_is_a_finding(real: LlamaCpp, tiny: Path) -> None:
     load = load_of(tiny, gpu_layers=99)
     found = read_back_findings("point.x", load.setting, real.load(load))

@@ -8,6 +8,9 @@ import msgspec
 import pytest
 
 from qlock.core.facts import Buffer, ReadBack
+from qlock.core.footprint import footprint
+from qlock.core.gguf_header import Header
+from qlock.core.gguf_reader import read_header
 from qlock.engines.interface import Broken, Generate, Generated, Load, Measure, Measured
 from qlock.engines.llama_cpp_python import LlamaCppPython
 from qlock.errors import EngineError
@@ -43,6 +46,19 @@ def test_a_load_is_read_back_from_the_engine(shared_engine: LlamaCppPython, tiny
         end_tokens=(EOS,),
         expert_count=0,
     )
+
+
+def test_what_a_point_takes_is_told_to_the_byte_or_nearly(shared_engine: LlamaCppPython, tiny: Path) -> None:
+    shared_engine.load(Load(weights=(str(tiny),), setting=SETTING))
+    told = {one.use: one.size_bytes for one in shared_engine.memory()}
+    hundredth_of_a_mib = 10_486
+    data = tiny.read_bytes()
+    header = read_header(data, len(data))
+    assert isinstance(header, Header)
+    needed = footprint(header, len(data), SETTING)
+    assert told["KV"] == pytest.approx(needed.cache_bytes, abs=hundredth_of_a_mib)
+    assert 0 < told["model"] <= needed.weights_bytes + hundredth_of_a_mib
+    assert told["compute"] > 0
 
 
 @pytest.mark.parametrize(
