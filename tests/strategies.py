@@ -130,6 +130,12 @@ def _settings() -> st.SearchStrategy[SettingSpec]:
     return st.fixed_dictionaries(fields_of(SettingSpec)).map(built)
 
 
+def _engines() -> st.SearchStrategy[spec.EngineSpec]:
+    names = st.sampled_from(["GGML_CUDA_DISABLE_GRAPHS", "LD_LIBRARY_PATH", "_x1"])
+    variables = st.dictionaries(names, st.text(string.printable, max_size=12), max_size=2)
+    return st.builds(spec.EngineSpec, **fields_of(spec.EngineSpec) | {"environment": variables})
+
+
 def _named(draw: st.DrawFn, kind: type[B], *, names: st.SearchStrategy[str] = NAMES) -> tuple[B, ...]:
     """One or two structs of a kind, each with a name of its own."""
     chosen = draw(st.lists(names, min_size=1, max_size=2, unique=True))
@@ -253,6 +259,7 @@ def _parts() -> st.SearchStrategy[Part]:
 
 _OWN: dict[type[Base], Callable[[], st.SearchStrategy[Any]]] = {
     SettingSpec: _settings,
+    spec.EngineSpec: _engines,
     Spec: _specs,
     Lock: _locks,
     Record: _records,

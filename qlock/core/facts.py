@@ -38,6 +38,8 @@ class EngineFile(Base, frozen=True, kw_only=True):
     size_bytes: Count
     sha256: Digest
     blake3: Digest
+    build_id: Annotated[str, _NOTE]
+    """The linker's, in hex, by which distributions and debuggers know the file; empty where it has none."""
     code_digest: Digest | UnsetType = UNSET
     """Over the code sections alone; unset when the file is no ELF. Says "rebuilt elsewhere" from "other code"."""
 
@@ -51,6 +53,8 @@ class Engine(Base, frozen=True, kw_only=True):
     """Version text of the build; identifies nothing."""
     system_info: str
     """llama.cpp's own line of compiled-in features (``AVX512 = 1 | …``)."""
+    environment: dict[str, str]
+    """Variables that the spec gives the engine's processes, beside qlock's own; nothing else reaches them."""
     file: tuple[EngineFile, ...]
 
 

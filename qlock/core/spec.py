@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import Base, Finite, Name, Positive, Share
 from qlock.core.canon import check_version, read_toml_table, to_struct
 from qlock.core.digest import digest_of
+from qlock.core.environment import refuse_variables
 from qlock.core.exchange import Message
 from qlock.core.facts import CacheType
 from qlock.core.rules import GateSpec, suite_of
@@ -51,6 +52,16 @@ class EngineSpec(Base, frozen=True, kw_only=True):
     kind: str = "llama-cpp-python"
     path: str = ""
     """Folder of the build's libraries; empty: those that come with llama-cpp-python."""
+    environment: dict[str, str] = {}
+    """Variables of the engine's processes; they get no others but qlock's own."""
+
+    def __post_init__(self) -> None:
+        """Refuse variables that no engine can be given.
+
+        Raises:
+            ValueError: One is such.
+        """
+        refuse_variables(self.environment)
 
 
 class DeviceSpec(Base, frozen=True, kw_only=True):

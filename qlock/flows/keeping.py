@@ -42,8 +42,9 @@ class Kept(Base, frozen=True, kw_only=True):
 
 
 def what_holds(ground: Ground, exams: tuple[Exam, ...], old: Lock) -> Kept:
-    """Points and prompts of an older lock that stand on the same ground; of its engine, only the kind is known here."""
-    if old.engine[0].kind != ground.spec.engine.kind:
+    """Points and prompts of an older lock that stand on the same ground; of its engine, only kind and environment are known here."""
+    engine = ground.spec.engine
+    if (old.engine[0].kind, old.engine[0].environment) != (engine.kind, engine.environment):
         return Kept()
     if old.frozen_date != ground.spec.frozen_date:
         return Kept(engine=old.engine[0])

@@ -42,7 +42,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     other_exams: tuple[Exam, ...]
     """Suites whose files have other bytes than locked; for a run that is forced."""
     variables: dict[str, str]
-    """What leaves an engine the cards that are the lock's device, or most like it."""
+    """What an engine is given: the lock's variables, and what leaves it the cards that are the lock's device, or most
+    like it."""
     pci_bus_id: tuple[str, ...]
     """Where those cards sit."""
     cached: int
@@ -124,9 +125,9 @@ def _unknown_types(model: ModelPin) -> list[Finding]:
 
 
 def _devices(world: World, lock: Lock) -> tuple[dict[str, str], tuple[str, ...], list[Finding]]:
-    """Rule 3, and the cards for the engine: what leaves it them alone, and where they sit."""
+    """Rule 3, and for the engine: its variables, with those that leave it its cards alone, and where these sit."""
     found: list[Finding] = []
-    variables: dict[str, str] = {}
+    variables = dict(lock.engine[0].environment)
     places: list[str] = []
     for device in lock.device:
         try:

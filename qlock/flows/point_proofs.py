@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core import facts
 from qlock.core.effects import what_changes_output
 from qlock.core.lock import PointPin, PromptsPin
-from qlock.core.spec import PointSpec, points
+from qlock.core.spec import EngineSpec, PointSpec, points
 from qlock.core.verify import read_back_findings
 from qlock.engines.interface import Engine, Load
 from qlock.errors import EngineError, QlockError
@@ -101,7 +101,7 @@ def _made(
 ) -> _Made:
     """What comes of the points whose weights are here."""
     if not chosen:
-        return _Made(engine=kept.engine or no_engine(bench.spec.engine.kind), settings=settings)
+        return _Made(engine=kept.engine or no_engine(bench.spec.engine), settings=settings)
     engine = bench.open_engine(lib_folder=bench.build)
     try:
         with Renderer() as renderer:
@@ -130,9 +130,11 @@ def _is_another(a: facts.Engine, b: facts.Engine) -> bool:
     return what_changes_output(a) != what_changes_output(b)
 
 
-def no_engine(kind: str) -> facts.Engine:
+def no_engine(spec: EngineSpec) -> facts.Engine:
     """An engine that nobody looked at."""
-    return facts.Engine(name=kind, kind=kind, label="", system_info="", file=())
+    return facts.Engine(
+        name=spec.kind, kind=spec.kind, label="", system_info="", environment=spec.environment, file=()
+    )
 
 
 def unproved_point(
@@ -271,7 +273,13 @@ class _Prover:
     def _see_engine(self, name: str) -> None:
         spec = self._bench.spec.engine
         seen = proving.pinned(
-            proving.engine_facts(self._bench.world, self._engine, name=spec.kind, kind=spec.kind)
+            proving.engine_facts(
+                self._bench.world,
+                self._engine,
+                name=spec.kind,
+                kind=spec.kind,
+                environment=spec.environment,
+            )
         )
         if self._facts is None:
             self._facts = seen

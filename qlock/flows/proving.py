@@ -225,8 +225,18 @@ def probe(engine: Engine, read_back: facts.ReadBack) -> tuple[facts.ProbeRow, ..
     return engine.probe([tokens for tokens in ids if 0 < len(tokens) <= room], steps=PROBE_STEPS)
 
 
-def engine_facts(world: World, engine: Engine, *, name: str, kind: str) -> facts.Engine:
-    """The engine as it runs now: every file that its process mapped; whole only after a decode."""
+def engine_facts(
+    world: World, engine: Engine, *, name: str, kind: str, environment: Mapping[str, str]
+) -> facts.Engine:
+    """The engine as it runs now: every file that its process mapped; whole only after a decode.
+
+    Args:
+        world: This machine.
+        engine: The engine.
+        name: What the lock calls it.
+        kind: Of the engine.
+        environment: What it was given of the spec's variables.
+    """
     mapped = engine.mapped_files()
     folders = sorted(
         {str(Path(file.path).parent) for file in mapped if Path(file.path).name.startswith("libllama")}
@@ -237,7 +247,12 @@ def engine_facts(world: World, engine: Engine, *, name: str, kind: str) -> facts
         digest=lambda path: world.digests.digest_file(path, cache=world.cache_folder),
     )
     return facts.Engine(
-        name=name, kind=kind, label=engine.label(), system_info=engine.system_info(), file=tuple(files)
+        name=name,
+        kind=kind,
+        label=engine.label(),
+        system_info=engine.system_info(),
+        environment=dict(environment),
+        file=tuple(files),
     )
 
 
@@ -256,7 +271,7 @@ def see_engine(
     A file that was replaced while the engine runs it cannot be read any more: that is a finding too.
     """
     try:
-        seen = engine_facts(world, engine, name=pin.name, kind=pin.kind)
+        seen = engine_facts(world, engine, name=pin.name, kind=pin.kind, environment=pin.environment)
     except (AbsentError, InputError) as error:
         return None, [missing(rule, f"engine.{pin.name}.file", "as locked", str(error))]
     return seen, differences(rule, f"engine.{pin.name}", pin, pinned(seen))

@@ -126,7 +126,8 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         proofs = _as_before(ground, exams, kept, old)
         moved = _unasked(old, kept, _assemble(ground, proofs), asked)
         if not moved and asked.prove:
-            bench = _bench(world, ground, exams, opener(open_engine, here.variables), order=order, here=here)
+            open_here = opener(open_engine, spec.engine.environment | here.variables)
+            bench = _bench(world, ground, exams, open_here, order=order, here=here)
             proofs = prove_points(bench, ground.settings, kept)
         elif not moved:
             proofs = _unproved(ground, exams, kept)
@@ -270,7 +271,7 @@ def _without_engine(
         for name, point in points(ground.spec).items()
     }
     return Proofs(
-        engine=kept.engine or no_engine(kind),
+        engine=kept.engine or no_engine(ground.spec.engine),
         settings=ground.settings,
         points=tuple(made.values()),
         exams=tuple(counted(exam, made) for exam in exams),

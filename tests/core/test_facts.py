@@ -27,6 +27,7 @@ def test_a_fact_refuses_a_run_unless_it_is_listed_here() -> None:
         if effect != "output"
     }
     assert weak == {
+        "EngineFile.build_id": "note",
         "Engine.label": "note",
         "Gpu.power_limit_mw": "timing",
         "Device.cpu_stepping": "note",
@@ -67,4 +68,4 @@ def test_what_is_no_fact(changes: dict[str, object], message: str) -> None:
 def test_an_engine_needs_all_its_facts() -> None:
     with pytest.raises(InputError) as caught:
         to_struct({"name": "a", "kind": "b", "label": "", "system_info": ""}, Engine, name="x")
-    assert str(caught.value) == "x: the key `file` is missing"
+    assert str(caught.value) == "x: the key `environment` is missing"

@@ -115,6 +115,7 @@ def an_engine(**changes: Any) -> Engine:
         kind="llama-cpp-python",
         label="b6000 (built with GCC 13)",
         system_info="CPU : SSE3 = 1 | AVX512 = 1 | REPACK = 1",
+        environment={},
         file=(
             an_engine_file(name="libggml-cpu.so", code_digest=a_digest("code of libggml-cpu")),
             an_engine_file(name="libgomp.so.1", role="math"),
@@ -133,6 +134,7 @@ def an_engine_file(**changes: Any) -> EngineFile:
         size_bytes=1_234_567,
         sha256=a_sha256(name),
         blake3=a_digest(name),
+        build_id=a_digest(name)[7:47],
     )
     return msgspec.structs.replace(file, **changes)
 

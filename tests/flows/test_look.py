@@ -6,11 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from qlock.core.compare import compare
 from qlock.core.effects import effects_of
 from qlock.core.facts import Device
 from qlock.core.verify import Finding
 from qlock.errors import AbsentError
 from tests.broken.make_gguf import I32, STRING, U16, gguf, kv, tensor
+from tests.fakes.comparisons import a_plain_lock, a_side
+from tests.fakes.documents import an_engine
 from tests.fakes.project import Project, fields_of, is_whole, items_jsonl, other_than, tiny_gguf, wheres
 from tests.fakes.world import CPU, FixedHost
 
@@ -180,3 +183,40 @@ def test_digests_out_of_the_cache_are_counted_and_rehash_reads_again(
     monkeypatch.setattr("qlock.world.digests._SETTLED_NS", 0)
     counts = [project.run(repeat_lock=True, rehash=rehash).cached_digests for rehash in (True, False, True)]
     assert counts == [0, 2, 0]
+
+
+def test_variables_that_the_spec_names_are_in_the_lock_and_reach_every_engine(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    table = '\n[engine.environment]\nGGML_X = "{}"\n'.format
+    project.write_spec(lambda text: text + table(1))
+    project.change_world(environment={"GGML_X": "outside", "GGML_Y": "outside"})
+    lock = project.lock()
+    assert lock.lock.engine[0].environment == {"GGML_X": "1"}
+    assert '\n[engine.environment]\nGGML_X = "1"\n' in lock.path.read_text()
+    assert project.run().state == "sealed"
+    assert project.script.variables == [{"GGML_X": "1"}] * project.script.opened
+
+    def at_2(text: str) -> str:
+        return text + table(2)
+
+    proved = len(project.script.probes)
+    project.write_spec(at_2)
+    other = project.resolve(upgrade=("all",))
+    assert other.lock.engine[0].environment == {"GGML_X": "2"}
+    assert len(project.script.probes) == 2 * proved
+    assert project.script.variables[-1] == {"GGML_X": "2"}
+
+
+def test_engines_with_other_variables_are_not_compared(tmp_path: Path) -> None:
+    plain = an_engine()
+    sides = [
+        a_side("rrw", lock=a_plain_lock(engine=(plain,))),
+        a_side(
+            "rww",
+            lock=a_plain_lock(engine=(msgspec.structs.replace(plain, environment={"GGML_X": "1"}),)),
+            model="Q4_K_M",
+        ),
+    ]
+    comparison = compare(*sides)
+    assert comparison.state == "invalid"
+    assert comparison.why[0] == "fatal: engine.environment.GGML_X: A has `missing`, B has `1`"

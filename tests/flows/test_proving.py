@@ -144,7 +144,7 @@ def test_the_proof_says_how_far_the_point_repeats(script: Script) -> None:
 
 def test_an_engine_is_pinned_by_the_files_that_can_change_output(script: Script, world: World) -> None:
     engine, _ = loaded(script)
-    seen = proving.engine_facts(world, engine, name="e", kind="k")
+    seen = proving.engine_facts(world, engine, name="e", kind="k", environment={})
     assert [(file.name, file.role) for file in seen.file] == [
         ("libllama.so", "build"),
         ("libm.so.6", "math"),
@@ -163,7 +163,7 @@ def test_seeing_the_engine_again_finds_what_changed_and_what_cannot_be_read_any_
     script: Script, world: World
 ) -> None:
     engine, _ = loaded(script)
-    pin = proving.pinned(proving.engine_facts(world, engine, name="e", kind="k"))
+    pin = proving.pinned(proving.engine_facts(world, engine, name="e", kind="k", environment={}))
     seen, found = proving.see_engine(world, engine, pin, rule="engine-files")
     assert seen is not None
     assert (len(seen.file), found) == (3, [])

@@ -21,7 +21,7 @@ from qlock.world import files, maps
 from qlock.world.digests import digest_file
 from qlock.world.interface import FileDigest, MappedFile
 from qlock.world.maps import engine_files, parse_maps, read_maps, role_of
-from qlock.world.maps.elf import code_digest
+from qlock.world.maps.elf import build_id, code_digest
 from tests.fakes.elf import ALLOCATED, EXECUTABLE, header, with_sections
 
 REAL = rb"""
@@ -185,12 +185,13 @@ class TestEngineFiles:
         assert (files[0].sha256, files[0].blake3) == (seen.sha256, seen.blake3)
         assert files[0].code_digest == code_digest(library)
         assert files[1].code_digest is UNSET
+        assert (files[0].build_id, files[1].build_id) == (build_id(library) or "", "")
 
     def test_a_broken_table_of_sections_costs_the_codes_digest_alone(self, tmp_path: Path) -> None:
         library = tmp_path / "libggml.so"
         library.write_bytes(header(sections_at=1 << 40, sections=3))
         (file,) = engine_files([as_mapped(library)], build_folders=[], digest=digest)
-        assert (file.blake3, file.code_digest) == (digest(library).blake3, UNSET)
+        assert (file.blake3, file.code_digest, file.build_id) == (digest(library).blake3, UNSET, "")
 
     def test_sorted_by_role_name_and_digest_and_no_double(self, tmp_path: Path) -> None:
         for folder, data in (("a", b"1"), ("b", b"2"), ("c", b"2")):

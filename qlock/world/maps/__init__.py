@@ -31,7 +31,7 @@ from qlock.core.facts import EngineFile, EngineRole
 from qlock.errors import AbsentError, InputError
 from qlock.world.files import read_bounded, shown
 from qlock.world.interface import FileDigest, MappedFile
-from qlock.world.maps.elf import code_digest
+from qlock.world.maps.elf import build_id, code_digest
 
 _MAX_MAPS_BYTES = 64 << 20
 _DELETED = b" (deleted)"
@@ -145,7 +145,7 @@ def engine_files(
         path = Path(one.path)
         _refuse_replaced(one)
         digests = digest(path)
-        code = _code_digest(path)
+        code = _unless_broken(code_digest, path)
         files.add(
             EngineFile(
                 name=shown(path.name),
@@ -153,6 +153,7 @@ def engine_files(
                 size_bytes=digests.size_bytes,
                 sha256=digests.sha256,
                 blake3=digests.blake3,
+                build_id=_unless_broken(build_id, path) or "",
                 code_digest=UNSET if code is None else code,
             )
         )
@@ -160,10 +161,10 @@ def engine_files(
     return tuple(sorted(files, key=lambda file: (file.role, file.name, file.blake3)))
 
 
-def _code_digest(path: Path) -> str | None:
+def _unless_broken(read: Callable[[Path], str | None], path: Path) -> str | None:
     # The loader runs files whose section table a tool has broken, and the whole file is pinned anyway.
     try:
-        return code_digest(path)
+        return read(path)
     except InputError:
         return None
 

@@ -70,9 +70,13 @@ def played(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(server, "SETTLE_S", 0.5)
     engines: list[LlamaCpp] = []
 
-    def open_played(*, deadlines: Deadlines = DEADLINES, **behaviour: object) -> LlamaCpp:
+    def open_played(
+        *, deadlines: Deadlines = DEADLINES, variables: dict[str, str] | None = None, **behaviour: object
+    ) -> LlamaCpp:
         folder = build(tmp_path / "build", **behaviour)
-        engines.append(open_engine(lib_folder=folder, deadlines=deadlines, system_options=NOWHERE))
+        engines.append(
+            open_engine(lib_folder=folder, deadlines=deadlines, variables=variables, system_options=NOWHERE)
+        )
         return engines[-1]
 
     yield open_played

@@ -80,3 +80,11 @@ def test_the_cards_that_it_sees_are_named() -> None:
     home = Home(variables={"CUDA_VISIBLE_DEVICES": "GPU-1234"}, system_options=NOWHERE)
     assert home.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-1234"
     home.close()
+
+
+def test_a_server_gets_what_the_spec_names_beside_that(played: Opener, model: Path) -> None:
+    engine = played(variables={"GGML_CUDA_DISABLE_GRAPHS": "1"})
+    engine.load(load_of(model))
+    seen = Path(f"/proc/{engine.pids[0]}/environ").read_text().split("\0")
+    assert "GGML_CUDA_DISABLE_GRAPHS=1" in seen
+    assert "GOMP_SPINCOUNT=1000" in seen
