@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from qlock.core.canaries import CANARIES
 from qlock.core.effects import places
-from qlock.core.facts import Engine
+from qlock.core.facts import Engine, Setting
+from qlock.core.kept_base import Identity
 from qlock.core.lock import Lock, PointPin
 from qlock.core.verify import READ_BACK
 
@@ -62,6 +63,10 @@ def _names(lock: Lock) -> Iterator[str]:
         yield from (f"{here}.recipe.{row.type}" for row in model.recipe)
     for suite in lock.suite:  # 2.
         yield from places(suite, path=f"suite.{suite.name}", only=("file",))
+        if suite.reference:
+            kept = f"suite.{suite.name}.reference.kept"
+            yield from (f"{kept}.{name}" for name in ("blake3", "touched", *Identity.__struct_fields__))
+            yield from (f"{kept}.setting.{name}" for name in Setting.__struct_fields__)
     for device in lock.device:  # 3.
         yield from places(device, path=f"device.{device.name}")
     for engine in lock.engine:  # 4 and 8.

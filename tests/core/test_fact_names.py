@@ -94,6 +94,16 @@ def test_so_can_what_is_not_there_or_not_locked(lock: Lock) -> None:
     assert len(names) == 14
 
 
+def test_a_file_that_a_suite_keeps_of_its_reference_can_be_named(lock: Lock) -> None:
+    suite = lock.suite[0]
+    kept = f"suite.{suite.name}.reference.kept"
+    assert not is_fact(lock, kept)
+    held = replace(lock, suite=(replace(suite, reference="F16@f16kv"), *lock.suite[1:]))
+    for name in ("", ".blake3", ".touched", ".text", ".setting.slots"):
+        assert is_fact(held, f"{kept}{name}")
+    assert not is_fact(held, f"{kept}.txt")
+
+
 def test_what_is_unset_in_the_lock_can_be_named(lock: Lock) -> None:
     point = replace(lock.point[0], plain_text_nats=UNSET, canary=UNSET, read_back=UNSET)
     bare = replace(lock, point=(point,))
