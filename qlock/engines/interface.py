@@ -9,6 +9,7 @@ Does not live here: suites, prompts as text, grading.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from qlock.core.base import Base, Count, Finite, Seconds, Share, Token
@@ -85,6 +86,28 @@ class KeptFile(Base, frozen=True, kw_only=True):
 def padded_tokens(context_tokens: int) -> int:
     """The context that llama.cpp makes of one that is asked for: the next multiple of 256."""
     return -(-context_tokens // 256) * 256
+
+
+def bare_environment(home: Path) -> dict[str, str]:
+    """All that the environment of a process of llama.cpp holds, before anything of its own: nothing is inherited.
+
+    Args:
+        home: An empty folder: llama.cpp reads files of options out of it.
+    """
+    return {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home),
+        "LC_ALL": "C",
+        "NO_COLOR": "1",
+        "GGML_NO_BACKTRACE": "1",
+        # llama.cpp says itself how many threads each region has; nothing else may change that.
+        "OMP_DYNAMIC": "FALSE",
+        "OMP_PROC_BIND": "FALSE",
+        # Threads meet a thousand times for each token. Spinning for milliseconds, as libgomp would by default,
+        # makes a machine with anything else to do ten times slower; some microseconds catch most meetings.
+        "GOMP_SPINCOUNT": "1000",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
 
 
 class Vocabulary(Base, frozen=True, kw_only=True, tag_field="kind", tag="vocabulary"):

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from qlock.engines.interface import bare_environment
 from qlock.errors import EngineError
 from qlock.world.scratch import filling, scratch
 
@@ -46,20 +47,7 @@ class Home:
 
     def environment(self) -> dict[str, str]:
         """All that the environment of a process holds."""
-        own = {
-            "HOME": str(self._home),
-            "XDG_CONFIG_HOME": str(self._home),
-            "LC_ALL": "C",
-            "NO_COLOR": "1",
-            "GGML_NO_BACKTRACE": "1",
-            # llama.cpp says itself how many threads each region has; nothing else may change that.
-            "OMP_DYNAMIC": "FALSE",
-            "OMP_PROC_BIND": "FALSE",
-            # Threads meet a thousand times for each token; spinning for long would starve everything else.
-            "GOMP_SPINCOUNT": "1000",
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        }
-        return own | self.variables
+        return bare_environment(self._home) | self.variables
 
     def server_folder(self) -> Path:
         """A new folder for one server, with an empty ``log``.

@@ -33,6 +33,7 @@ from qlock.engines.interface import (
     Measured,
     Vocabulary,
     Work,
+    bare_environment,
     tokenizing_s,
 )
 from qlock.engines.llama_cpp_python import wire
@@ -356,22 +357,10 @@ def last_words(log: str) -> str:
 
 def _environment(home: Path, lib_folder: Path | None, variables: Mapping[str, str]) -> dict[str, str]:
     """All that the child's environment holds."""
-    environment = {
-        "HOME": str(home),
-        "XDG_CONFIG_HOME": str(home),
-        "LC_ALL": "C",
-        "NO_COLOR": "1",
+    environment = bare_environment(home) | {
         "PYTHONPATH": str(_SOURCE),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "GGML_NO_BACKTRACE": "1",
-        # llama.cpp says itself how many threads each region has; nothing else may change that.
-        "OMP_DYNAMIC": "FALSE",
-        "OMP_PROC_BIND": "FALSE",
-        # Threads meet a thousand times for each token. Spinning for milliseconds, as libgomp would by default,
-        # makes a machine with anything else to do ten times slower; some microseconds catch most meetings.
-        "GOMP_SPINCOUNT": "1000",
         "OPENBLAS_NUM_THREADS": "1",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if lib_folder is not None:
         environment["LLAMA_CPP_LIB_PATH"] = str(lib_folder)

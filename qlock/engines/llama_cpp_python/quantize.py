@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from qlock.engines.interface import bare_environment
 from qlock.engines.llama_cpp_python import last_words
 from qlock.engines.llama_cpp_python.native import Library
 from qlock.errors import AbsentError, EngineError, InputError
@@ -61,13 +62,7 @@ def quantize(source: Path, target: Path, *, file_type: str, threads: int) -> Non
 
 def _ask_child(words: tuple[str, ...], folder: Path) -> None:
     log = folder / "log"
-    environment = {
-        "HOME": str(folder),
-        "LC_ALL": "C",
-        "PYTHONPATH": str(_SOURCE),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "GGML_NO_BACKTRACE": "1",
-    }
+    environment = bare_environment(folder) | {"PYTHONPATH": str(_SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
     argv = (sys.executable, "-P", "-s", "-X", "utf8", "-m", _MODULE, *words)
     try:
         with LineChild(argv, env=environment, cwd=folder, log=log) as child:
