@@ -257,6 +257,10 @@ def _parts() -> st.SearchStrategy[Part]:
     )
 
 
+def _headers() -> st.SearchStrategy[record.Header]:
+    return st.builds(record.Header, **{**fields_of(record.Header), "part": st.just(UNSET)})
+
+
 _OWN: dict[type[Base], Callable[[], st.SearchStrategy[Any]]] = {
     SettingSpec: _settings,
     spec.EngineSpec: _engines,
@@ -264,6 +268,7 @@ _OWN: dict[type[Base], Callable[[], st.SearchStrategy[Any]]] = {
     Lock: _locks,
     Record: _records,
     Part: _parts,
+    record.Header: _headers,
 }
 _made: dict[type[Base], st.SearchStrategy[Any]] = {}
 

@@ -66,6 +66,11 @@ class Header(Base, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     part: Part | UnsetType = UNSET
     """Which of them are asked here, in the record of a shard; all of them otherwise."""
 
+    def __post_init__(self) -> None:
+        """A part lies within the items."""
+        if self.part is not UNSET and self.part.stop > self.items:
+            raise ValueError(f"part.stop: got `{self.part.stop}`, expected at most items `{self.items}`")
+
     @property
     def asked(self) -> int:
         """How many items the record has when it is closed."""

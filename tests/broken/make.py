@@ -321,7 +321,11 @@ def _records() -> dict[str, Broken]:
     def of(*lines: bytes) -> bytes:
         return b"".join(line + b"\n" for line in lines)
 
+    def part(start: int, stop: int) -> bytes:
+        return _replaced(header, '"items":3', f'"items":3,"part":{{"start":{start},"stop":{stop}}}')
+
     open_record = record_bytes(a_record(closing=None))
+    four = ('"items":3', '"items":4')
     return {
         "empty": Broken(b"", "FILE: got no header line, expected a record"),
         "torn-header": Broken(header[:50], "FILE: got no header line, expected a record"),
@@ -355,14 +359,7 @@ def _records() -> dict[str, Broken]:
             of(header, first, third, closing), "FILE: got 2 rows, expected 3 as the closing line says"
         ),
         "row-doubled": Broken(
-            of(
-                _replaced(header, '"items":3', '"items":4'),
-                first,
-                second,
-                third,
-                third,
-                _replaced(closing, '"items":3', '"items":4'),
-            ),
+            of(_replaced(header, *four), first, second, third, third, _replaced(closing, *four)),
             "FILE: line 5 is a second answer to `order-3`",
         ),
         "row-edited": Broken(
@@ -372,6 +369,16 @@ def _records() -> dict[str, Broken]:
         "fewer-items-than-announced": Broken(
             _replaced(whole, '"repeat":1,"items":3', '"repeat":1,"items":4'),
             "FILE: got 3 items in the closing line, expected 4 as the header says",
+        ),
+        "part-empty": Broken(
+            of(part(2, 2)), "FILE: line 1: part.stop: got `2`, expected more than start `2`"
+        ),
+        "part-beyond-the-items": Broken(
+            of(part(2, 4)), "FILE: line 1: part.stop: got `4`, expected at most items `3`"
+        ),
+        "part-with-too-many-rows": Broken(
+            of(part(1, 3), first, second, third, closing),
+            "FILE: got 3 items in the closing line, expected 2 as the header says",
         ),
     }
 
