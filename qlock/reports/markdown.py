@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from qlock.core.comparison import Comparison
 from qlock.core.escape import for_html, for_markdown_cell, for_markdown_sentence
 from qlock.core.ladder import Ladder
+from qlock.core.units import count_text
 from qlock.reports.interface import Part, Row, headline, headlines, ladder_parts, parts
 
 SUFFIX = ".md"
@@ -36,7 +37,7 @@ def render(comparison: Comparison) -> str:
 def render_all(found: Ladder) -> str:
     """All points in one view, then each comparison folded, or as much of it as fits."""
     page = _Page(MOST_CHARACTERS - _ROOM_FOR_END)
-    page.add(f"## {len(found.comparison)} comparisons", "")
+    page.add(f"## {count_text(len(found.comparison), 'comparison')}", "")
     lines = headlines(found.comparison)
     page.add(*(f"- {_marked(line)}" for line in lines))
     for part in ladder_parts(found):

@@ -17,6 +17,7 @@ import msgspec
 from qlock.core.comparison import Comparison
 from qlock.core.gates import GATE_VERDICTS
 from qlock.core.ladder import Ladder, ladder
+from qlock.core.units import count_text
 from qlock.reports.html.look import SCRIPT, STYLE
 from qlock.reports.html.markup import Markup, element, many, sentence, text
 from qlock.reports.html.plots import comparison_plots
@@ -43,11 +44,11 @@ def render_all(found: Ladder) -> str:
     """The page of many: all in one view, then each comparison."""
     suites = sum(len(one.suite) for one in found.comparison)
     most = max(MOST_FLIPS // max(suites, 1), _LEAST_FLIPS)
-    if len(found.comparison) == 1:
+    if len(found.comparison) == 1 and not found.best:
         (alone,) = found.comparison
         line = headline(alone)
         return _page(line, _comparison(alone, "c1", most, line=line, alone=True))
-    title = f"{len(found.comparison)} comparisons"
+    title = count_text(len(found.comparison), "comparison")
     return _page(
         title,
         element("h1", text(title)),
@@ -73,11 +74,7 @@ def _contents(found: Ladder) -> Markup:
 
 def _comparison(comparison: Comparison, anchor: str, most: int, *, line: str, alone: bool) -> Markup:
     first, *others = parts(comparison)
-    drawings = [
-        *bridge_plots(comparison),
-        *comparison_plots(comparison),
-        *(ladder_plots(ladder([comparison])) if alone else ()),
-    ]
+    drawings = [*bridge_plots(comparison), *comparison_plots(comparison)]
     listed = {f"{_FLIPS}{suite.suite}": flips(suite, most) for suite in comparison.suite}
     return element(
         "section",

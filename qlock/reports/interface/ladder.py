@@ -33,6 +33,7 @@ def ladder_parts(found: Ladder) -> Iterator[Part]:
     """Suite by suite every point: size, score, endings, agreement, distance, speed, and whether it is on the front."""
     suites = tuple(dict.fromkeys(mark.suite for rung in found.rung for mark in rung.mark))
     best = {one.suite: _best(found, one) for one in found.best}
+    has_speed = False
     for suite in suites:
         marks = [(rung, mark) for rung in found.rung for mark in rung.mark if mark.suite == suite]
         columns = [*_scores(marks), *_answers(marks), *_distances(found, suite, marks), *_costs(marks)]
@@ -41,13 +42,13 @@ def ladder_parts(found: Ladder) -> Iterator[Part]:
             for index, (name, cells) in enumerate(columns)
             if index < _OPTIONAL_FROM or not set(cells) <= {"", "-"}
         ]
-        has_speed = any(name == "tokens/s" for name, _ in shown)
+        has_speed |= any(name == "tokens/s" for name, _ in shown)
         yield Part(
             heading=f"Ladder of {suite}",
             sentences=tuple(filter(None, (best.get(suite),))),
             columns=tuple(name for name, _ in shown),
             rows=tuple(zip(*(cells for _, cells in shown), strict=True)),
-            remarks=(*((FASTER,) if has_speed else ()), *((READ_OFF,) if suite == suites[-1] else ())),
+            remarks=(*((FASTER,) if has_speed else ()), READ_OFF) if suite == suites[-1] else (),
         )
 
 

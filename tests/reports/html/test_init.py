@@ -87,7 +87,7 @@ def test_what_the_gates_say_stands_at_the_top() -> None:
 
 def test_drawings_say_in_words_what_they_show() -> None:
     labels = [svg["aria-label"] for svg in Page(render(a_comparison())).all("svg")]
-    assert len(labels) == 6
+    assert len(labels) == 4
     assert labels[0] == (
         "Differences in points; orders: +1.8 points (-5.2 to +9.0 points); "
         "orders bank=north: +3.6 points (-7.4 to +15.0 points); "
@@ -124,6 +124,16 @@ def test_many_stand_in_one_view_before_each_alone() -> None:
     assert {one["id"] for one in page.all("section") if "id" in one} == {"c1", "c2"}
     assert "best at or under 90.0 MB: Q2_K@f16kv, of 1 point" in page.text
     assert page.text.index("2 comparisons") < page.text.index("best at or under") < page.text.index("Scores")
+
+
+def test_one_comparison_is_a_page_of_its_own_unless_the_best_is_asked_for() -> None:
+    alone = ladder([a_comparison()])
+    assert render_all(alone) == render(a_comparison())
+    page = Page(render_all(ladder([a_comparison()], at_most_bytes=106_000_000)))
+    assert page.text.index("1 comparison") < page.text.index(
+        "best at or under 106.0 MB: F16@f16kv, of 2 points"
+    )
+    assert "score over bits per weight" in page.text
 
 
 @given(st.sampled_from(ATTACKS) | st.text())
