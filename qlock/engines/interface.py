@@ -1,7 +1,8 @@
 """What every engine can do, in the shapes the driver speaks.
 
 An engine runs llama.cpp in processes of its own. Whatever goes wrong inside one comes out as ``EngineError`` (the
-engine) or as a ``Broken`` reply (one item); nothing else crosses this line.
+engine) or as a ``Broken`` reply (one item); an engine of which nothing can be promised refuses with ``RefusedError``.
+Nothing else crosses this line.
 
 Does not live here: suites, prompts as text, grading.
 """

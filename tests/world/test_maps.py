@@ -122,7 +122,7 @@ SITE = "/venv/lib/python3.11/site-packages"
         ("/elsewhere/libmtmd.so", "build"),
         ("/build/lib/libgomp.so.1", "build"),
         ("/build/anything", "build"),
-        ("/buildings/anything", "system"),
+        ("/buildings/anything", "math"),
         (f"{SITE}/llama_cpp/lib/libggml-cuda.so", "build"),
         ("/usr/lib/libm.so.6", "math"),
         ("/lib/libm-2.31.so", "math"),
@@ -163,6 +163,22 @@ SITE = "/venv/lib/python3.11/site-packages"
         ("/usr/lib/ld-linux-x86-64.so.2", "system"),
         ("/usr/lib/libstdc++.so.6.0.30", "system"),
         ("/usr/lib/libssl.so.3", "system"),
+        ("/lib64/ld-2.31.so", "system"),
+        ("/usr/lib/libc-2.31.so", "system"),
+        ("/usr/lib/libpthread.so.0", "system"),
+        ("/usr/lib/libgcc_s.so.1", "system"),
+        ("/usr/lib/libdb-5.3.so", "system"),
+        ("/usr/lib/libnl-3.so.200.26.0", "system"),
+        ("/usr/lib/libwayland-client.so.0", "system"),
+        ("/usr/lib/libxcb-dri3.so.0.1.0", "system"),
+        ("/usr/lib/libX11-xcb.so.1", "system"),
+        ("/usr/lib/libcurl-gnutls.so.4", "system"),
+        ("/usr/lib/libdrm_amdgpu.so.1", "system"),
+        # Whoever has these before the others may compute anything.
+        ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "math"),
+        ("/home/me/libevil.so", "math"),
+        ("/home/me/libcx.so.6", "math"),
+        ("/home/me/my-libc.so.6", "math"),
     ],
 )
 def test_roles(path: str, role: EngineRole) -> None:
@@ -180,7 +196,7 @@ class TestEngineFiles:
         seen = digest(library)
         assert [(one.name, one.role, one.size_bytes) for one in files] == [
             ("libggml.so", "build", seen.size_bytes),
-            ("script.sh", "system", 10),
+            ("script.sh", "math", 10),
         ]
         assert (files[0].sha256, files[0].blake3) == (seen.sha256, seen.blake3)
         assert files[0].code_digest == code_digest(library)

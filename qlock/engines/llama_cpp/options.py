@@ -22,7 +22,7 @@ from qlock.core.facts import Setting
 from qlock.engines.llama_cpp import harmless
 from qlock.engines.llama_cpp.props import CHAT_TEMPLATE
 from qlock.engines.llama_cpp.samplers import DEFAULTS, option_value
-from qlock.errors import EngineError
+from qlock.errors import EngineError, RefusedError
 
 _OPTION_LINE = re.compile(r"(-[^\s,]+(?:, +-[^\s,]+)*)(?: |$)")
 _SHOWN_OPTIONS = 8
@@ -111,14 +111,14 @@ def arguments(given: Sequence[Given], options: Sequence[tuple[str, ...]]) -> tup
     """The arguments of a program whose build has these options.
 
     Raises:
-        EngineError: The build has an option that is not known, or lacks one that is needed.
+        RefusedError: The build has an option that is not known, or lacks one that is needed.
     """
     passed = {one.name for one in given}
     _refuse_unknown(options, harmless.NAMES | _looked_at(passed))
     has = {name for names in options for name in names}
     lacking = [one.name for one in given if one.needed and one.name not in has]
     if lacking:
-        raise EngineError(
+        raise RefusedError(
             f"the build has no option {_listed(lacking)}, without which nothing can be promised",
             hint="use a newer build of llama.cpp",
         )
@@ -236,7 +236,7 @@ def _refuse_unknown(options: Sequence[tuple[str, ...]], known: frozenset[str]) -
         plural = (
             "an option that qlock does not know" if len(unknown) == 1 else "options that qlock does not know"
         )
-        raise EngineError(
+        raise RefusedError(
             f"the build has {plural}: {_listed(unknown)}",
             hint="use a build of llama.cpp that this version of qlock knows",
         )

@@ -117,7 +117,7 @@ class Server:
 
         Raises:
             AbsentError: No process could be started.
-            EngineError: The build has other options than qlock knows.
+            RefusedError: The build has other options than qlock knows.
         """
         if not self._by_socket:
             with filling():

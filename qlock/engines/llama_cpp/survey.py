@@ -98,7 +98,7 @@ class Survey:
 
         Raises:
             AbsentError: It is not there.
-            EngineError: One is not known, or one is missing without which nothing can be promised.
+            RefusedError: One is not known, or one is missing without which nothing can be promised.
         """
         options = options_of(self._printed("--help"))
         place = Place(model="/model.gguf", alias="qlock", host="/s.sock")

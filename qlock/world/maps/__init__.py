@@ -9,12 +9,14 @@ it: the code inside a file (``elf``). Does not live here: digests (``world.diges
    ``libmtmd``, ``llama-…``).
 2. ``driver``: ``libcuda``, ``libnvidia-…``, the Vulkan loader and its drivers, the kernel interfaces of HIP and
    Level Zero.
-3. ``math``: libraries that compute (libm, libmvec, OpenMP, BLAS, CUDA's and ROCm's and oneAPI's), and **numpy's
+3. ``math``: libraries known to compute (libm, libmvec, OpenMP, BLAS, CUDA's and ROCm's and oneAPI's), and **numpy's
    own libraries and its bundled BLAS**: the embedded engine's worker turns logits into probabilities and nats
    with numpy, so another numpy can give another last digit.
 4. ``python``: the interpreter, ``libpython``, and every other extension module.
-5. ``system``: the rest. libc and libstdc++ are here: they move and sort what is computed, and compute nothing
-   that reaches an answer (``expf`` is in libm).
+5. ``system``: libraries of the system that are known to compute nothing that reaches an answer. libc and libstdc++ are
+   here: they move and sort what is computed (``expf`` is in libm).
+6. ``math``: the rest. A library that nobody knows may compute anything, or stand in front of one that does
+   (``LD_PRELOAD``, ``/etc/ld.so.preload``, ``GGML_BACKEND_PATH``); so one that appears or changes is seen.
 """
 
 from __future__ import annotations
@@ -59,6 +61,22 @@ _MATH = re.compile(
     r"|openblas|scipy_openblas|mkl_|onemkl|dnnl|blis|flexiblas|armpl|kleidiai|nvpl_).*"
 )
 _PYTHON = re.compile(r"(python[\d.]*|libpython.*)")
+_SYSTEM = re.compile(
+    # C and C++, and what the loader needs.
+    r"(libc|ld|ld-linux\S*|ld-musl\S*|libdl|libpthread|librt|libutil|libresolv|libnsl|libnss_\w+|libcrypt|libanl"
+    r"|libgcc_s|libstdc\+\+|libc\+\+|libc\+\+abi|libunwind|libatomic"
+    # Compression, texts, databases, terminals.
+    r"|libz|libzstd|liblzma|libbz2|liblz4|libsnappy|libdeflate|libbrotli\w+|libffi|libuuid|libexpat|libxml2|libicu\w+"
+    r"|libsqlite3|libdb|libgdbm(_compat)?|libmpdec|libreadline|libhistory|libedit|libncursesw?|libtinfow?|libpanelw?"
+    r"|libintl|libiconv|libcharset|libunistring|libpcre\w*|libglib|libbsd|libmd"
+    # Networks and secrets.
+    r"|libcrypto|libssl|libgnutls|libnettle|libhogweed|libgmp|libtasn1|libp11-kit|libcurl(-gnutls)?|libnghttp[23]"
+    r"|libngtcp2\w*|libidn2?|librtmp|libssh2?|libpsl|libgssapi_krb5|libkrb5(support)?|libk5crypto|libcom_err"
+    r"|libkeyutils|libldap\w*|liblber\w*|libsasl2|libtirpc|libibverbs|librdmacm|libmlx[45]|libnl|liburing"
+    # The kernel's interfaces, and windows, which Vulkan's loader asks about.
+    r"|libnuma|libudev|libsystemd|libcap|libselinux|libmount|libblkid|libelf|libdw|libsensors|libdrm\w*|libpciaccess"
+    r"|libxcb|libX\w+|libxshmfence|libwayland|libgbm|libEGL\w*|libGL\w*|libglapi)" + _LIBRARY_END
+)
 _LIBC = re.compile(r"(libc|ld)([-.].*)?\.so.*|ld-musl-.*")
 _PACKAGES = ("site-packages", "dist-packages")
 _NUMPY = ("numpy", "numpy.libs")
@@ -110,7 +128,7 @@ def role_of(path: PurePath, build_folders: Sequence[PurePath]) -> EngineRole:
         return "math"
     if inside or "lib-dynload" in path.parts or _PYTHON.fullmatch(name):
         return "python"
-    return "system"
+    return "system" if _SYSTEM.fullmatch(name) else "math"
 
 
 def _inside_packages(path: PurePath) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from qlock.engines.llama_cpp.harmless import HARMLESS
 from qlock.engines.llama_cpp.options import Place, arguments, for_perplexity, for_server, options_of
 from qlock.engines.llama_cpp.props import CHAT_TEMPLATE
 from qlock.engines.llama_cpp.tools import Build, printed
-from qlock.errors import EngineError
+from qlock.errors import EngineError, RefusedError
 from tests.engines.llama_cpp.conftest import NOWHERE, changed
 
 live = pytest.mark.live
@@ -146,7 +146,7 @@ def test_a_port_is_picked_by_the_kernel_and_needs_a_key() -> None:
 
 
 def test_an_option_that_nobody_has_looked_at_is_refused() -> None:
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(RefusedError) as caught:
         arguments(for_server(changed(), PLACE, devices=0), (*OPTIONS, ("-x", "--turbo-answers")))
     assert (caught.value.message, caught.value.hint) == (
         "the build has an option that qlock does not know: `--turbo-answers`",
@@ -156,7 +156,7 @@ def test_an_option_that_nobody_has_looked_at_is_refused() -> None:
 
 def test_many_such_options_are_counted() -> None:
     strange = tuple((f"--x{number}",) for number in range(10))
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(RefusedError) as caught:
         arguments(for_server(changed(), PLACE, devices=0), (*OPTIONS, *strange))
     named = ", ".join(f"`--x{number}`" for number in range(8))
     assert caught.value.message == f"the build has options that qlock does not know: {named} and 2 more"
@@ -164,7 +164,7 @@ def test_many_such_options_are_counted() -> None:
 
 def test_a_build_without_an_option_that_matters_is_refused() -> None:
     older = tuple(names for names in OPTIONS if not {"--flash-attn", "--no-context-shift"} & set(names))
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(RefusedError) as caught:
         arguments(for_server(changed(), PLACE, devices=0), older)
     assert (caught.value.message, caught.value.hint) == (
         "the build has no option `--flash-attn`, `--no-context-shift`, without which nothing can be promised",

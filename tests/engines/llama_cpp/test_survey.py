@@ -8,7 +8,7 @@ import pytest
 
 from qlock.engines.llama_cpp.survey import Survey, standing
 from qlock.engines.llama_cpp.tools import Device
-from qlock.errors import AbsentError, EngineError
+from qlock.errors import AbsentError, RefusedError
 from tests.engines.llama_cpp.conftest import NOWHERE
 from tests.fakes.llama_server import build
 
@@ -40,7 +40,7 @@ def test_options_that_no_run_could_be_made_with(
 ) -> None:
     with (
         Survey(build(tmp_path / "build", **behaviour), system_options=NOWHERE) as survey,
-        pytest.raises(EngineError) as caught,
+        pytest.raises(RefusedError) as caught,
     ):
         survey.options()
     assert caught.value.message == message
