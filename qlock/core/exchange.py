@@ -104,6 +104,8 @@ class Diverged(Base, frozen=True, kw_only=True, tag_field="kind", tag="diverged"
     """Whether both find the same token likeliest."""
     pieces: tuple[str, ...]
     """The text of each scored token, U+FFFD for bytes that are no UTF-8 alone; empty unless asked for."""
+    kld_slack_nats: tuple[Finite, ...] = ()
+    """How much more than ``kld_nats`` the divergence may be at most; empty where that is the divergence itself."""
 
 
 class Called(Base, frozen=True, kw_only=True, tag_field="kind", tag="called"):

@@ -81,6 +81,10 @@ class Layout(Base, frozen=True, kw_only=True):
         """Of the whole file."""
         return self.offset(self.parts)
 
+    def shape_of(self, _: int) -> tuple[int, int]:
+        """How many tokens a part has, and the index of the first that is scored: the same in all."""
+        return self.window_tokens, self.score_from
+
     def offset(self, part: int, row: int = 0) -> int:
         """Where a row begins."""
         return HEAD_BYTES + self.tokens_bytes + part * self.part_bytes + row * self.row_bytes

@@ -78,7 +78,11 @@ class Load(Base, frozen=True, kw_only=True):
 
 
 class KeptFile(Base, frozen=True, kw_only=True):
-    """Log-probabilities of a reference that were written before, in the format of ``llama-perplexity``."""
+    """Log-probabilities of a reference that were written before.
+
+    All of them in the format of ``llama-perplexity`` (``core.kept_logits``), or the likeliest alone in qlock's own
+    (``core.kept_top``); the file says which.
+    """
 
     path: str
     """Absolute."""
@@ -214,6 +218,7 @@ class Contrasted(Base, frozen=True, kw_only=True, tag_field="kind", tag="contras
     reverse_kld_nats: tuple[Finite, ...]
     same_top: tuple[bool, ...]
     pieces: tuple[str, ...]
+    kld_slack_nats: tuple[Finite, ...] = ()
     elapsed_s: Seconds
 
 

@@ -361,6 +361,7 @@ def reply_of(done: Done, *, prompt_tokens: int) -> Reply:
                 reverse_kld_nats=done.reverse_kld_nats,
                 same_top=done.same_top,
                 pieces=done.pieces,
+                kld_slack_nats=done.kld_slack_nats,
             )
         case Kept():
             raise ValueError(f"`{done.id}` was written to a file, which is no reply")

@@ -170,6 +170,10 @@ def _answers(request: Request, reply: Reply) -> bool:
                 diverged.reverse_kld_nats,
                 diverged.same_top,
             )
-            return all(len(row) == count for row in numbers) and len(diverged.pieces) == count * has_pieces
+            return (
+                all(len(row) == count for row in numbers)
+                and len(diverged.pieces) == count * has_pieces
+                and len(diverged.kld_slack_nats) in (0, count)
+            )
         case _:
             return False

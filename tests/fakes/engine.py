@@ -24,7 +24,7 @@ from qlock.core.digest import blake3_of
 from qlock.core.exchange import Ending
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.core.gguf import Header, read_header
-from qlock.core.kept_logits import encoded
+from qlock.core.kept_logits import KeptRows, encoded
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -353,9 +353,11 @@ class FakeEngine:
                     part = parts.part_of(work.tokens, bos_token=BOS)
                     if part is None:
                         return ()
-                    rows = parts.rows(part, 0, parts.layout.rows).log_probabilities()
+                    rows = parts.rows(part, 0, len(work.tokens) - work.score_from)
+                assert isinstance(rows, KeptRows), "the fake keeps whole rows"
                 scored = work.tokens[work.score_from :]
-                return tuple(-float(row[token]) for row, token in zip(rows, scored, strict=True))
+                kept = rows.log_probabilities()
+                return tuple(-float(row[token]) for row, token in zip(kept, scored, strict=True))
 
     def _kept(self, work: Keep) -> Kept | Broken:
         """Rows in which the scored token has its cost, and all others are equal."""

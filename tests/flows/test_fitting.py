@@ -212,7 +212,10 @@ DIVERGED = Diverged(
         *(
             (msgspec.structs.replace(DIVERGED, **{name: getattr(DIVERGED, name)[:1]}), True, False)
             for name in Diverged.__struct_fields__
+            if name != "kld_slack_nats"
         ),
+        (msgspec.structs.replace(DIVERGED, kld_slack_nats=(0.0, 0.5)), True, True),
+        (msgspec.structs.replace(DIVERGED, kld_slack_nats=(0.5,)), True, False),
         (Scored(nats=(1.0, 2.0)), True, False),
     ],
 )

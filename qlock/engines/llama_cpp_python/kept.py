@@ -1,6 +1,6 @@
 """Files of kept log-probabilities as the child process reads and writes them, some rows at a time.
 
-Does not live here: their layout and what a row means (``core.kept_logits``), when they are used (``reading``).
+Does not live here: their layout and what a row means (``core.kept_logits``, ``core.kept_top``), when they are used (``reading``).
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qlock.core.digest import StreamDigests
 from qlock.core.escape import for_message
-from qlock.core.kept_logits import HEAD_BYTES, KeptRows, decoded, layout_in, tokens_in
+from qlock.core.kept_logits import HEAD_BYTES, KeptRows, Layout, decoded, layout_in, tokens_in
+from qlock.core.kept_top import MAGIC as TOP_MAGIC
+from qlock.core.kept_top import TopLayout, TopRows, sizes_in, top_decoded, top_layout_in, top_tokens_in
 from qlock.errors import InputError
 
 
@@ -39,10 +42,10 @@ class Parts:
         except OSError as error:
             raise self._failure("open", error) from error
         try:
-            self.layout = layout_in(self._read(0, HEAD_BYTES))
+            self.layout = self._layout()
             if not is_writable:
                 self._refuse_unlike(self.layout.total_bytes)
-            self._tokens = tokens_in(self.layout, self._read(HEAD_BYTES, self.layout.tokens_bytes))
+            self._tokens = self._tokens_of_parts()
         except InputError as error:
             self.close()
             raise KeptFileError(f"`{self._name}`: {error.message}") from error
@@ -77,14 +80,18 @@ class Parts:
         mine = tuple(self._tokens[part].tolist())
         return mine == tokens or (tokens[0] == bos_token and mine[1:] == tokens[1:])
 
-    def rows(self, part: int, start: int, stop: int) -> KeptRows:
+    def rows(self, part: int, start: int, stop: int) -> KeptRows | TopRows:
         """Some rows of a part; may be called from several threads at once.
 
         Raises:
             KeptFileError: They cannot be read.
         """
-        size = (stop - start) * self.layout.row_bytes
-        return decoded(self._read(self.layout.offset(part, start), size), self.layout.vocab_tokens)
+        data = self._read(self.layout.offset(part, start), (stop - start) * self.layout.row_bytes)
+        match self.layout:
+            case Layout(vocab_tokens=vocab_tokens):
+                return decoded(data, vocab_tokens)
+            case TopLayout(vocab_tokens=vocab_tokens, kept_tokens=kept_tokens):
+                return top_decoded(data, vocab_tokens=vocab_tokens, kept_tokens=kept_tokens)
 
     def write(self, part: int, pieces: Iterable[bytes]) -> str:
         """Write a part, make sure that it is stored, and give its blake3.
@@ -103,6 +110,20 @@ class Parts:
             raise self._failure("write", error) from error
         assert at == self.layout.offset(part + 1)
         return digests.blake3()
+
+    def _layout(self) -> Layout | TopLayout:
+        head = self._read(0, HEAD_BYTES)
+        if head.startswith(TOP_MAGIC):
+            sizes = sizes_in(head)
+            return top_layout_in(sizes, self._read(HEAD_BYTES, sizes.shapes_bytes))
+        return layout_in(head)
+
+    def _tokens_of_parts(self) -> list[NDArray[np.int32]]:
+        match self.layout:
+            case Layout(tokens_bytes=size) as layout:
+                return list(tokens_in(layout, self._read(HEAD_BYTES, size)))
+            case TopLayout(tokens_at=at, tokens_bytes=size) as layout:
+                return top_tokens_in(layout, self._read(at, size))
 
     def _read(self, at: int, size: int) -> bytes:
         # Looked at before, since the room for all that a head promises is taken first.

@@ -8,7 +8,7 @@ The rounding: ``exp`` and differences are in float32, sums and logarithms in flo
 mean over cut-off ones would be too large. One of equal rows is exactly 0.
 
 Does not live here: decoding (``native``), cutting rows and threads (``reading``), the file of kept rows
-(``core.kept_logits``).
+(``core.kept_logits``, ``core.kept_top``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qlock.core.kept_logits import rounded_exp
+from qlock.core.kept_top import TopRows
 
 _BLOCK = 1 << 17
 """Logits reduced at a time: one row of a large vocabulary, some of a small one."""
@@ -55,6 +56,8 @@ class Divergences(NamedTuple):
     kld_nats: NDArray[np.float64]
     reverse_kld_nats: NDArray[np.float64]
     same_top: NDArray[np.bool_]
+    kld_slack_nats: NDArray[np.float64]
+    """No numbers where nothing is missing of ``kld_nats``."""
 
 
 def nats_of(logits: NDArray[np.float32], targets: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -152,6 +155,52 @@ def divergences_from_kept(
     return found
 
 
+def divergences_from_top(
+    logits: NDArray[np.float32], kept: TopRows, targets: NDArray[np.int32]
+) -> Divergences:
+    """The least that both divergences can be, given the likeliest tokens alone, and how much more KL may be at most.
+
+    See ``core.kept_top`` for both bounds.
+
+    Args:
+        logits: Shape ``(rows, vocabulary)``.
+        kept: As many rows of the reference.
+        targets: Shape ``(rows,)``.
+
+    Raises:
+        NotFiniteError: A logit is NaN or infinite.
+        KeptRowError: A kept row is none.
+    """
+    found = _no_divergences(len(logits), has_slack=True)
+    _refuse_no_top_rows(kept, targets, vocabulary=logits.shape[1])
+    mine = _Side(logits.shape)
+    for block in _blocks(logits.shape):
+        mine.take(logits[block])
+        ids, theirs = kept.ids[block], kept.likeliest[block].astype(np.float64)
+        own, rest = kept.own[block].astype(np.float64), kept.rest[block].astype(np.float64)
+        nats = mine.nats(targets[block])
+        point, point_rest, least = mine.cells(ids, targets[block])
+        # The scored token is a cell of its own, unless it is among the kept ones.
+        is_alone = ~(ids == targets[block][:, None]).any(axis=1)
+        found.nats[block] = nats
+        found.reference_nats[block] = -own
+        found.kld_nats[block] = (
+            (np.exp(theirs) * (theirs - point)).sum(axis=1)
+            + is_alone * np.exp(own) * (own + nats)
+            + np.exp(rest) * (rest - point_rest)
+        )
+        found.reverse_kld_nats[block] = (
+            (np.exp(point) * (point - theirs)).sum(axis=1)
+            - is_alone * np.exp(-nats) * (own + nats)
+            + np.exp(point_rest) * (point_rest - rest)
+        )
+        found.kld_slack_nats[block] = np.maximum(
+            0.0, np.exp(rest) * (theirs[:, -1] - least - (rest - point_rest))
+        )
+        found.same_top[block] = mine.top == ids[:, 0]
+    return found
+
+
 class _Side:
     """The rows of a block of one model, made ready; its arrays are used again for the next block."""
 
@@ -184,6 +233,23 @@ class _Side:
         lowered: NDArray[np.float32] = self.lowered[self._rows, targets]
         return self.log_sum - lowered.astype(np.float64)
 
+    def cells(
+        self, ids: NDArray[np.int64], targets: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Log-probabilities of some tokens of each row, of all that are neither these nor the target, of the least.
+
+        NOTE: spends the exponentials.
+        """
+        rows = len(ids)
+        lowered: NDArray[np.float32] = self.lowered[self._rows[:, None], ids]
+        least = self.lowered.min(axis=1) - self.log_sum
+        others = self.exponentials[:rows]
+        others[self._rows[:, None], ids] = 0
+        others[self._rows, targets] = 0
+        # Where float32 has rounded all others to 0, they are at least as likely as the least of them.
+        rest = np.log(np.maximum(_sums(others) / self._sum, np.exp(least)))
+        return lowered.astype(np.float64) - self.log_sum[:, None], rest, least
+
     def mean(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
         """Mean of each row's values under its probabilities."""
         rows = len(values)
@@ -209,9 +275,25 @@ def _probabilities(kept: NDArray[np.float32], out: NDArray[np.float32]) -> NDArr
     return out
 
 
-def _no_divergences(rows: int) -> Divergences:
+def _refuse_no_top_rows(kept: TopRows, targets: NDArray[np.int32], *, vocabulary: int) -> None:
+    """Tokens that are none or come twice, or probabilities that do not fall, or do not sum to 1."""
+    ids, theirs = np.sort(kept.ids, axis=1), kept.likeliest
+    if (ids[:, -1:] >= vocabulary).any() or (ids[:, 1:] == ids[:, :-1]).any():
+        raise KeptRowError
+    numbers = np.concatenate([theirs, kept.own[:, None], kept.rest[:, None]], axis=1)
+    if not (np.isfinite(numbers).all() and (numbers <= _LOOSE_SHARE).all()):
+        raise KeptRowError
+    is_alone = ~(kept.ids == targets[:, None]).any(axis=1)
+    probabilities = np.exp(numbers, dtype=np.float64)
+    totals = probabilities.sum(axis=1) - ~is_alone * probabilities[:, -2]
+    if (theirs[:, 1:] > theirs[:, :-1]).any() or (np.abs(totals - 1) > _LOOSE_SHARE).any():
+        raise KeptRowError
+
+
+def _no_divergences(rows: int, *, has_slack: bool = False) -> Divergences:
     first, second, third, fourth = (np.empty(rows, dtype=np.float64) for _ in range(4))
-    return Divergences(first, second, third, fourth, np.empty(rows, dtype=np.bool_))
+    slack = np.empty(rows * has_slack, dtype=np.float64)
+    return Divergences(first, second, third, fourth, np.empty(rows, dtype=np.bool_), slack)
 
 
 def _block_rows(shape: tuple[int, ...]) -> int:

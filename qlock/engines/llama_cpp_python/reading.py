@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qlock.core.kept_logits import encoded
+from qlock.core.kept_logits import KeptRows, Layout, encoded
+from qlock.core.kept_top import TopLayout, TopRows, top_encoded
 from qlock.engines.interface import Broken, Contrast, Contrasted, Keep, Kept, Measure, Measured, Reading
 from qlock.engines.llama_cpp_python.decoder import Decoder, Predictions, predictions, unfit
 from qlock.engines.llama_cpp_python.kept import KeptFileError, Parts
@@ -26,6 +28,7 @@ from qlock.engines.llama_cpp_python.measure import (
     NoFiguresError,
     NotFiniteError,
     divergences_from_kept,
+    divergences_from_top,
     divergences_of,
     nats_of,
 )
@@ -101,7 +104,7 @@ class Reader:
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]
         if not all(np.isfinite(column).all() for column in columns):
             raise NotFiniteError("a divergence is not finite")
-        nats, reference_nats, kld_nats, reverse_kld_nats, same_top = (
+        nats, reference_nats, kld_nats, reverse_kld_nats, same_top, kld_slack_nats = (
             tuple(column.tolist()) for column in columns
         )
         return Contrasted(
@@ -111,6 +114,7 @@ class Reader:
             kld_nats=kld_nats,
             reverse_kld_nats=reverse_kld_nats,
             same_top=same_top,
+            kld_slack_nats=kld_slack_nats,
             pieces=tuple(map(self._piece, work.tokens[work.score_from :])) if work.pieces else (),
             elapsed_s=time.monotonic() - began_s,
         )
@@ -119,19 +123,19 @@ class Reader:
         began_s = time.monotonic()
         nats: list[float] = []
 
-        def pieces() -> Iterator[bytes]:
+        def pieces(layout: Layout | TopLayout) -> Iterator[bytes]:
             for logits, targets in self._predictions(work, row):
-                for cost, data in self._spread(_kept, logits, targets):
+                for cost, data in self._spread(partial(_kept, layout), logits, targets):
                     nats.extend(cost.tolist())
                     yield data
 
         with closing(Parts(work.path, is_writable=True)) as parts:
             if work.part >= parts.layout.parts:
                 raise KeptFileError(f"got part `{work.part}`, expected less than `{parts.layout.parts}`")
-            self._refuse_other_shape(work, parts)
+            self._refuse_other_shape(work, parts, work.part)
             if not parts.is_of(work.part, work.tokens, bos_token=self._bos):
                 raise KeptFileError(f"part `{work.part}` of the kept file is of other tokens")
-            digest = parts.write(work.part, pieces())
+            digest = parts.write(work.part, pieces(parts.layout))
         return Kept(id=work.id, nats=tuple(nats), blake3=digest, elapsed_s=time.monotonic() - began_s)
 
     def _side_by_side(self, work: Contrast, row: int, reference: Decoder) -> Iterator[Divergences]:
@@ -148,13 +152,16 @@ class Reader:
         part = parts.part_of(work.tokens, bos_token=self._bos)
         if part is None:
             raise KeptFileError("the kept file has no part of these tokens")
-        self._refuse_other_shape(work, parts)
+        self._refuse_other_shape(work, parts, part)
 
         def reduced(
             logits: NDArray[np.float32], targets: NDArray[np.int32], places: NDArray[np.int64]
         ) -> Divergences:
-            kept = parts.rows(part, int(places[0]), int(places[-1]) + 1)
-            return divergences_from_kept(logits, kept.log_probabilities(), targets)
+            match parts.rows(part, int(places[0]), int(places[-1]) + 1):
+                case KeptRows() as kept:
+                    return divergences_from_kept(logits, kept.log_probabilities(), targets)
+                case TopRows() as kept:
+                    return divergences_from_top(logits, kept, targets)
 
         at = 0
         for logits, targets in self._predictions(work, row):
@@ -162,12 +169,12 @@ class Reader:
             yield from self._spread(reduced, logits, targets, places)
             at += len(logits)
 
-    def _refuse_other_shape(self, work: Contrast | Keep, parts: Parts) -> None:
-        layout, count = parts.layout, len(work.tokens)
+    def _refuse_other_shape(self, work: Contrast | Keep, parts: Parts, part: int) -> None:
+        count, first = parts.layout.shape_of(part)
         for fact, got, expected in (
-            ("vocabulary", self._decoder.vocab_tokens, layout.vocab_tokens),
-            ("window", count, layout.window_tokens),
-            ("score_from", work.score_from, layout.score_from),
+            ("vocabulary", self._decoder.vocab_tokens, parts.layout.vocab_tokens),
+            ("tokens", len(work.tokens), count),
+            ("score_from", work.score_from, first),
         ):
             if got != expected:
                 raise KeptFileError(f"got `{fact} = {got}`, expected the kept file's `{expected}`")
@@ -207,6 +214,13 @@ def _aligned(mine: Predictions, theirs: Predictions) -> Iterator[_Pair]:
             at, others = at + count, others[count:]
 
 
-def _kept(logits: NDArray[np.float32], targets: NDArray[np.int32]) -> tuple[NDArray[np.float64], bytes]:
+def _kept(
+    layout: Layout | TopLayout, logits: NDArray[np.float32], targets: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], bytes]:
     """Costs of rows, and how they are kept."""
-    return nats_of(logits, targets), encoded(logits)
+    nats = nats_of(logits, targets)
+    match layout:
+        case Layout():
+            return nats, encoded(logits)
+        case TopLayout(kept_tokens=kept_tokens):
+            return nats, top_encoded(logits, targets, kept_tokens)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qlock.core.digest import blake3_of
-from qlock.core.kept_logits import Layout, head_bytes
+from qlock.core.kept_logits import KeptRows, Layout, head_bytes
 from qlock.engines.llama_cpp_python.kept import KeptFileError, Parts
 
 LAYOUT = Layout(window_tokens=5, vocab_tokens=3, parts=2)
@@ -42,6 +42,7 @@ def test_parts_may_be_written_in_any_order_and_piece_by_piece(path: Path, parts:
     with closing(Parts(str(path))) as whole:
         assert whole.layout == LAYOUT
         rows = whole.rows(1, 1, 2)
+    assert isinstance(rows, KeptRows)
     assert rows.steps.tolist() == [np.frombuffer(last[LAYOUT.row_bytes + 8 :], "<u2")[:3].tolist()]
 
 

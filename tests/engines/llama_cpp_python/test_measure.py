@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, rel_entr
 
 from qlock.core.kept_logits import decoded, encoded
+from qlock.core.kept_top import TopRows, top_decoded, top_encoded
 from qlock.engines.llama_cpp_python.measure import (
     KeptRowError,
     NotFiniteError,
     divergences_from_kept,
+    divergences_from_top,
     divergences_of,
     nats_of,
 )
@@ -243,3 +245,88 @@ def test_tokens_that_are_cut_off_below_may_add_to_the_sum_of_a_kept_row() -> Non
     assert found.kld_nats.tolist() == pytest.approx([0.0], abs=1e-6)
     with pytest.raises(NotFiniteError, match=r"^logits are not finite$"):
         divergences_from_kept(reference * np.float32(np.nan), kept, np.array([7], dtype=np.int32))
+
+
+def top_of(logits: NDArray[np.float32], targets: NDArray[np.int32], kept_tokens: int) -> TopRows:
+    """The likeliest tokens, as they are kept and read."""
+    data = top_encoded(logits, targets, kept_tokens)
+    return top_decoded(data, vocab_tokens=logits.shape[1], kept_tokens=kept_tokens)
+
+
+@given(
+    st.integers(1, 12), st.integers(4, 60), st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0]), st.data()
+)
+def test_the_likeliest_tokens_bound_both_divergences(
+    rows: int, vocabulary: int, seed: int, apart: float, data: st.DataObject
+) -> None:
+    logits, reference, targets = random_logits(seed, rows, vocabulary, apart=apart)
+    kept_tokens = data.draw(st.integers(1, vocabulary - 2))
+    found = divergences_from_top(logits, top_of(reference, targets, kept_tokens), targets)
+    true = divergences_of(logits, reference, targets)
+    assert (found.kld_nats <= true.kld_nats + ROUNDING).all()
+    assert (true.kld_nats <= found.kld_nats + found.kld_slack_nats + ROUNDING).all()
+    assert (found.reverse_kld_nats <= true.reverse_kld_nats + ROUNDING).all()
+    assert (found.kld_nats >= -ROUNDING).all()
+    assert (found.reverse_kld_nats >= -ROUNDING).all()
+    assert found.nats.tolist() == true.nats.tolist()
+    assert found.same_top.tolist() == true.same_top.tolist()
+    assert found.reference_nats == pytest.approx(true.reference_nats, abs=ROUNDING)
+
+
+@given(st.integers(1, 12), st.integers(4, 60), st.integers(0, 1000), st.data())
+def test_the_least_divergence_is_that_of_the_cells(
+    rows: int, vocabulary: int, seed: int, data: st.DataObject
+) -> None:
+    logits, reference, targets = random_logits(seed, rows, vocabulary)
+    kept_tokens = data.draw(st.integers(1, vocabulary - 2))
+    kept = top_of(reference, targets, kept_tokens)
+    found = divergences_from_top(logits, kept, targets)
+    for row in range(rows):
+        cells = set(kept.ids[row].tolist()) | {int(targets[row])}
+        others = [token for token in range(vocabulary) if token not in cells]
+        p, q = (
+            np.array([*one[sorted(cells)], one[others].sum()])
+            for one in (np.exp(log_softmax(side[row].astype(np.float64))) for side in (reference, logits))
+        )
+        assert found.kld_nats[row] == pytest.approx(rel_entr(p, q).sum(), rel=1e-5, abs=ROUNDING)
+        assert found.reverse_kld_nats[row] == pytest.approx(rel_entr(q, p).sum(), rel=1e-5, abs=ROUNDING)
+
+
+def test_a_model_is_no_further_from_its_own_likeliest_tokens_than_the_rounding() -> None:
+    logits, _, targets = random_logits(1, 40, 300)
+    found = divergences_from_top(logits, top_of(logits, targets, 20), targets)
+    assert np.abs(found.kld_nats).max() < ROUNDING
+    assert np.abs(found.reverse_kld_nats).max() < ROUNDING
+
+
+def test_others_that_float32_rounds_away_are_as_likely_as_the_least() -> None:
+    logits = np.array([[0, -200, -210, -220]], dtype=np.float32)
+    reference = np.array([[0, -1, -2, -3]], dtype=np.float32)
+    targets = np.array([0], dtype=np.int32)
+    found = divergences_from_top(logits, top_of(reference, targets, 1), targets)
+    true = divergences_of(logits, reference, targets)
+    assert found.kld_nats[0] + found.kld_slack_nats[0] >= true.kld_nats[0] > 50
+    assert np.isfinite(found.kld_nats).all()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: kept.ids[17].__setitem__(0, 30),
+        lambda kept: kept.ids[17].__setitem__(0, kept.ids[17, 1]),
+        lambda kept: kept.likeliest[17].__setitem__(0, -20.0),
+        lambda kept: kept.likeliest[17].__setitem__(3, np.nan),
+        lambda kept: kept.likeliest[17].fill(0.0),
+        lambda kept: kept.rest.__setitem__(17, 0.5),
+        lambda kept: kept.rest.__setitem__(17, -np.inf),
+        lambda kept: kept.own.__setitem__(17, np.nan),
+        lambda kept: kept.own.__setitem__(17, -0.1),
+    ],
+)
+def test_a_row_of_likeliest_tokens_that_is_none_is_refused(damage: Callable[[TopRows], object]) -> None:
+    logits, reference, targets = random_logits(1, 40, 30)
+    targets[17] = reference[17].argmin()
+    kept = top_of(reference, targets, 20)
+    damage(kept)
+    with pytest.raises(KeptRowError):
+        divergences_from_top(logits, kept, targets)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from qlock.core.digest import blake3_of
 from qlock.core.kept_logits import Layout, encoded, head_bytes
+from qlock.core.kept_top import Sizes, top_head_bytes
 from qlock.engines.interface import Broken, Contrast, Contrasted, Keep, Kept, Measure, Measured, Reading
 from qlock.engines.llama_cpp_python import reading
 from qlock.engines.llama_cpp_python.kept import Parts
@@ -26,6 +27,7 @@ WINDOW = (BOS, *TOKENS[1:])
 SCORE_FROM = 5
 MEASURE = Measure(id="m", tokens=WINDOW, score_from=SCORE_FROM)
 CONTRAST = Contrast(id="c", tokens=WINDOW, score_from=SCORE_FROM, pieces=True)
+TOP_ROW_BYTES = 8 + 20 * 6
 LAYOUT = Layout(window_tokens=8, vocab_tokens=VOCAB_TOKENS, parts=2)
 
 
@@ -84,6 +86,7 @@ def test_a_second_model_is_held_against_the_first_over_the_scored_tokens() -> No
         kld_nats=tuple(expected.kld_nats.tolist()),
         reverse_kld_nats=tuple(expected.reverse_kld_nats.tolist()),
         same_top=tuple(expected.same_top.tolist()),
+        kld_slack_nats=(),
         pieces=("k", "l", "m"),
         elapsed_s=0.0,
     )
@@ -197,7 +200,7 @@ def test_a_part_that_is_kept_is_what_was_decoded(path: Path) -> None:
         ({"part": 2}, "got part `2`, expected less than `2`"),
         ({"part": 1}, "part `1` of the kept file is of other tokens"),
         ({"tokens": (2, *WINDOW[1:])}, "part `0` of the kept file is of other tokens"),
-        ({"tokens": WINDOW[:-1]}, "got `window = 7`, expected the kept file's `8`"),
+        ({"tokens": WINDOW[:-1]}, "got `tokens = 7`, expected the kept file's `8`"),
         ({"score_from": 4}, "got `score_from = 4`, expected the kept file's `5`"),
     ],
 )
@@ -239,6 +242,58 @@ def test_kept_rows_are_the_reference_to_their_rounding(whole: Parts) -> None:
 )
 def test_what_was_not_kept_cannot_be_held_against(whole: Parts, changes: dict[str, object], why: str) -> None:
     assert read(msgspec.structs.replace(CONTRAST, **changes), of(), whole) == Broken(id="c", why=why)
+
+
+TOP = Sizes(vocab_tokens=VOCAB_TOKENS, parts=2, kept_tokens=20)
+SHORT = (3, 4, 5)
+
+
+@pytest.fixture
+def compact(tmp_path: Path) -> Path:
+    """A compact file of two parts of different length, written by the model of other weights."""
+    made = tmp_path / "a.top"
+    made.write_bytes(top_head_bytes(TOP, [(TOKENS, SCORE_FROM), (SHORT, 1)]))
+    for part, (tokens, first) in enumerate(((WINDOW, SCORE_FROM), (SHORT, 1))):
+        work = Keep(id="k", tokens=tokens, score_from=first, path=str(made), part=part)
+        assert isinstance(read(work, of(weights=9)), Kept)
+    return made
+
+
+def test_the_likeliest_tokens_bound_the_divergence_on_both_sides(compact: Path) -> None:
+    for work in (CONTRAST, Contrast(id="s", tokens=SHORT, score_from=1, pieces=False)):
+        beside = contrasted(of(), of(weights=9), work)
+        with closing(Parts(str(compact))) as parts:
+            kept = contrasted(of(3), parts, work)
+        assert (kept.nats, kept.same_top, kept.pieces) == (beside.nats, beside.same_top, beside.pieces)
+        assert kept.reference_nats == pytest.approx(beside.reference_nats, abs=1e-6)
+        assert (len(kept.kld_slack_nats), beside.kld_slack_nats) == (len(kept.nats), ())
+        for least, slack, true in zip(kept.kld_nats, kept.kld_slack_nats, beside.kld_nats, strict=True):
+            assert least - 1e-6 <= true <= least + slack + 1e-6
+            assert true - least < 0.2
+        for least, true in zip(kept.reverse_kld_nats, beside.reverse_kld_nats, strict=True):
+            assert least - 1e-6 <= true
+
+
+def test_a_part_of_a_compact_file_is_kept_in_its_own_place_alone(compact: Path) -> None:
+    plain = Keep(id="k", tokens=SHORT, score_from=1, path=str(compact), part=1)
+    for changes, why in (
+        ({"part": 0}, "got `tokens = 3`, expected the kept file's `8`"),
+        ({"score_from": 2}, "got `score_from = 2`, expected the kept file's `1`"),
+        ({"tokens": (3, 4, 6)}, "part `1` of the kept file is of other tokens"),
+    ):
+        work = msgspec.structs.replace(plain, **changes)
+        assert read(work, of(weights=9)) == Broken(id="k", why=why)
+
+
+def test_a_compact_part_that_was_never_written_is_no_reference(compact: Path) -> None:
+    data = compact.read_bytes()
+    compact.write_bytes(data[:-TOP_ROW_BYTES] + bytes(TOP_ROW_BYTES))
+    with closing(Parts(str(compact))) as parts:
+        assert isinstance(read(CONTRAST, of(), parts), Contrasted)
+        work = Contrast(id="s", tokens=SHORT, score_from=1, pieces=False)
+        assert read(work, of(), parts) == Broken(
+            id="s", why="a kept row is none: its probabilities do not sum to 1"
+        )
 
 
 def test_a_part_that_was_never_written_is_no_reference(path: Path) -> None:
