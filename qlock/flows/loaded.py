@@ -31,6 +31,8 @@ class LoadedFile(Base, frozen=True, kw_only=True):
     mtime_ns: int
     ctime_ns: int
     """Set by the kernel at every write and replacement; unlike ``mtime_ns`` nobody can set it back."""
+    links: Count
+    """Names that the file has: one more, or one less, sets ``ctime_ns`` too."""
 
 
 def loaded_file(where: str, path: Path) -> LoadedFile:
@@ -50,6 +52,7 @@ def loaded_file(where: str, path: Path) -> LoadedFile:
         size_bytes=seen.st_size,
         mtime_ns=seen.st_mtime_ns,
         ctime_ns=seen.st_ctime_ns,
+        links=seen.st_nlink,
     )
 
 
@@ -57,14 +60,13 @@ def is_untouched(before: LoadedFile, now: LoadedFile) -> bool:
     """Whether nobody wrote to the file or replaced it.
 
     The number of the device is left out: another node, or the same one after a reboot, may number the same file
-    system otherwise, and a file on another one does not have the same inode, times and size.
+    system otherwise, and a file on another one does not have the same inode, times and size. Where the file got or lost
+    a name meanwhile, ``ctime_ns`` says nothing else any more, and ``mtime_ns`` is what is left to go by: installers that
+    link from a common store do that to libraries that somebody is running.
     """
-    return (before.inode, before.size_bytes, before.mtime_ns, before.ctime_ns) == (
-        now.inode,
-        now.size_bytes,
-        now.mtime_ns,
-        now.ctime_ns,
-    )
+    if (before.inode, before.size_bytes, before.mtime_ns) != (now.inode, now.size_bytes, now.mtime_ns):
+        return False
+    return before.ctime_ns == now.ctime_ns or before.links != now.links
 
 
 def engine_libraries(engine: Engine, pin: facts.Engine) -> tuple[LoadedFile, ...]:

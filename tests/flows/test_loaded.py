@@ -30,6 +30,7 @@ def test_a_file_is_known_by_what_the_file_system_says_of_it(path: Path) -> None:
         5,
         10**18,
         seen.st_ctime_ns,
+        1,
     )
     assert is_untouched(found, loaded_file("elsewhere", path))
 
@@ -71,6 +72,18 @@ def test_another_number_of_the_device_is_the_same_file(path: Path) -> None:
     for name in ("inode", "size_bytes", "mtime_ns", "ctime_ns"):
         other = msgspec.structs.replace(before, **{name: getattr(before, name) + 1})
         assert not is_untouched(before, other)
+
+
+def test_a_file_that_got_another_name_is_untouched_unless_it_was_written_to(path: Path) -> None:
+    before = loaded_file("x", path)
+    path.with_name("link").hardlink_to(path)
+    linked = loaded_file("x", path)
+    assert (linked.links, linked.ctime_ns == before.ctime_ns) == (2, False)
+    assert is_untouched(before, linked)
+    overwritten(path)
+    assert not is_untouched(linked, loaded_file("x", path))
+    path.write_bytes(b"other")
+    assert not is_untouched(before, loaded_file("x", path))
 
 
 def test_a_file_that_is_not_there_is_absent(tmp_path: Path) -> None:
