@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from qlock.core.base import Base, Count, Positive, Seconds
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest, blake3_of, digest_of, digest_of_each
-from qlock.core.exchange import Completed, Failed, Outcome, Reading, Reply, Scored
+from qlock.core.exchange import Completed, Diverged, Failed, Outcome, Reading, Reply, Scored
 from qlock.errors import InputError
 
 RECORD_VERSION = 1
@@ -183,7 +183,7 @@ def tokens_of(row: Row) -> int:
         match reply:
             case Completed(tokens=tokens):
                 total += len(tokens)
-            case Scored(nats=nats):
+            case Scored(nats=nats) | Diverged(nats=nats):
                 total += len(nats)
             case _:
                 pass

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qlock.core.canon import from_json
 from qlock.core.digest import blake3_of
 from qlock.core.effects import leaves
-from qlock.core.exchange import Called, Completed, Failed, Right, Scored
+from qlock.core.exchange import Called, Completed, Diverged, Failed, Right, Scored
 from qlock.core.record import (
     Closing,
     Grade,
@@ -204,6 +204,11 @@ def test_rows_that_need_no_second_try(replies: tuple[Any, ...], done: bool) -> N
 def test_tokens_are_those_that_were_written_or_scored() -> None:
     replies = (answer("a"), Scored(nats=(1.0, 2.0)), Called(results=("x",), state={}), Failed(why="lost"))
     assert tokens_of(a_row(replies=replies)) == 3
+    two = (0.5, 0.25)
+    diverged = Diverged(
+        nats=two, reference_nats=two, kld_nats=two, reverse_kld_nats=two, same_top=(True, True), pieces=()
+    )
+    assert tokens_of(a_row(replies=(diverged,))) == 2
     assert tokens_of(a_row(replies=())) == 0
 
 
