@@ -19,6 +19,7 @@ from qlock.errors import ExitCode
 from qlock.flows.run import Ran
 from tests.cli.conftest import Said, Type
 from tests.fakes.engine import FakeEngine
+from tests.fakes.kld import add_kld
 from tests.fakes.project import Project, items_jsonl, tiny_gguf
 from tests.fakes.world import CPU, FixedHost
 
@@ -319,3 +320,21 @@ def test_a_scratch_folder_that_is_none(locked: Project, typed: Type) -> None:
     )
     said = typed("run", LOCK, "--scratch", "nowhere")
     assert (said.code, said.talk) == (8, ["error: --scratch: there is no folder `nowhere`"])
+
+
+def test_the_distance_from_the_reference_is_said_in_a_line_and_told_whole(
+    project: Project, typed: Type
+) -> None:
+    add_kld(project).lock()
+    said = typed("run", LOCK)
+    notes = [line for line in said.talk if line.startswith("note: distance.")]
+    assert notes[0] == "note: distance.A@plain.1: identical bytes: it is A@plain itself, and nothing differs"
+    assert notes[1].startswith("note: distance.B@plain.1: 0.171621 nats from A@plain (")
+    assert any(line.split()[:5] == ["distance", "B@plain", "1", "kld_nats", "0.171621"] for line in said.talk)
+    told = json.loads(typed("run", LOCK, "--json").out)
+    found = {score["job"]: score.get("distance") for score in told["scores"]}
+    assert found["digits.A@plain.1"] is None
+    assert found["distance.A@plain.1"]["is_identical"] is True
+    figures = found["distance.B@plain.1"]["figures"]
+    assert (figures["items"], figures["tokens"]) == (3, 93)
+    assert round(figures["kld_nats"]["value"], 6) == 0.171621

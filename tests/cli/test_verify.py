@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Type
-from tests.fakes.project import Project
+from tests.fakes.kld import add_kld
+from tests.fakes.project import Project, sealed
 
 
 @pytest.fixture
@@ -100,3 +101,13 @@ def test_forced(locked: Project, typed: Type) -> None:
 def test_json_document(run: Path, typed: Type) -> None:
     document = json.loads(typed("verify", run, "--json").out)
     assert (document["verb"], document["state"], document["faults"]) == ("verify", "verified", [])
+
+
+def test_a_distance_from_the_reference_is_said(project: Project, typed: Type) -> None:
+    add_kld(project).lock()
+    folder = sealed(project).folder
+    assert folder is not None
+    said = typed("verify", folder)
+    notes = [line for line in said.talk if line.startswith("note: distance.")]
+    assert [note.split()[1] for note in notes] == ["distance.A@plain.1:", "distance.B@plain.1:"]
+    assert notes[0].endswith("identical bytes: it is A@plain itself, and nothing differs")

@@ -6,16 +6,26 @@ from msgspec import UNSET
 
 from qlock.core.agreement import Agreement
 from qlock.core.compare import compare, compare_locks
-from qlock.core.comparison import Recipes, TypeRow, exit_code_of
+from qlock.core.comparison import Distances, Recipes, Suite, TypeRow, exit_code_of
+from qlock.core.distance import Distance
 from qlock.core.endings import Endings
+from qlock.core.exchange import Ungraded
 from qlock.core.noise import Floor
 from qlock.core.rules import NoMoreErrors, NonInferior
 from qlock.core.scores import Levels, p_of
 from qlock.core.sides import Side
 from qlock.core.stats import CannotTell, Interval, wilson
 from qlock.errors import ExitCode
-from tests.fakes.comparisons import a_plain_lock, a_reading, a_side, a_sitting, varying, with_first
-from tests.fakes.documents import a_digest
+from tests.fakes.comparisons import (
+    a_distance,
+    a_plain_lock,
+    a_reading,
+    a_side,
+    a_sitting,
+    varying,
+    with_first,
+)
+from tests.fakes.documents import a_digest, a_kld_lock
 
 replace = msgspec.structs.replace
 GOOD, BAD = "r" * 40, "r" * 20 + "w" * 20
@@ -335,3 +345,53 @@ def test_flips_of_a_slice_with_a_gate_are_told_first() -> None:
     agreed = compare(a_side("rrrr", lock=lock), a_side("wwww", lock=lock)).suite[1].agreement
     assert isinstance(agreed, Agreement)
     assert [flip.item for flip in agreed.flip] == ["item-0002", "item-0004", "item-0001", "item-0003"]
+
+
+def of_distance(a: list[float], b: list[float], *, stored: bool = False) -> Suite:
+    """The suite `distance` of two quants under one lock."""
+    lock = a_kld_lock(gate=())
+    params = {**lock.suite[0].params, "stored": stored}
+    lock = replace(lock, suite=(replace(lock.suite[0], params=params), *lock.suite[1:]))
+    left, right = (
+        a_side(lock=lock, model=model, sittings={"distance": (a_distance(kld),)})
+        for model, kld in (("F16", a), ("Q4_K_M", b))
+    )
+    return next(suite for suite in compare(left, right).suite if suite.suite == "distance")
+
+
+NEAR = [0.05 + 0.001 * index for index in range(12)]
+
+
+def test_what_the_way_of_measuring_could_make_is_no_difference() -> None:
+    nearly = [mean + 1e-5 + 1e-7 * index for index, mean in enumerate(NEAR)]
+    assert of_distance(NEAR, nearly).score.verdict == "b-worse"
+    found = of_distance(NEAR, nearly, stored=True).score
+    assert (found.verdict, found.why) == (
+        "within-noise",
+        "the way of measuring alone can make as much",
+    )
+    assert of_distance(NEAR, NEAR, stored=True).score.verdict == "no-difference-seen"
+
+
+def test_both_sides_are_told_from_the_reference() -> None:
+    found = of_distance([0.0] * 12, NEAR).distances
+    assert isinstance(found, Distances)
+    assert isinstance(found.a, Distance)
+    assert isinstance(found.b, Distance)
+    assert (found.a.is_identical, found.b.is_identical) == (True, False)
+    assert found.b.figures.kld_nats.value == pytest.approx(0.0555)
+
+
+def test_a_side_with_an_item_without_divergences_has_no_distance() -> None:
+    lock = a_kld_lock(gate=())
+    whole, torn = a_distance(NEAR), a_distance(NEAR)
+    torn = replace(torn, outcomes={**torn.outcomes, "window-0003": Ungraded(why="lost")})
+    sides = [
+        a_side(lock=lock, model=model, sittings={"distance": (sitting,)})
+        for model, sitting in (("F16", whole), ("Q4_K_M", torn))
+    ]
+    found = next(suite for suite in compare(*sides).suite if suite.suite == "distance").distances
+    assert isinstance(found, Distances)
+    assert found.b == CannotTell(why="item 3 has no divergence")
+    others = next(suite for suite in compare(*sides).suite if suite.suite == "orders")
+    assert others.distances is UNSET
