@@ -44,10 +44,9 @@ from qlock.core.comparison import (
     TypeRow,
 )
 from qlock.core.differing import quoted
-from qlock.core.distance import distance_of, floor_of
+from qlock.core.distance import distance_of, floor_of, measured_in
 from qlock.core.endings import Endings, endings
 from qlock.core.escape import for_message
-from qlock.core.exchange import Ungraded
 from qlock.core.gates import Gate, Ground, judge
 from qlock.core.lock import ModelPin, SuitePin
 from qlock.core.memory import memory_bytes
@@ -247,11 +246,7 @@ def _distances(frame: _Frame, name: str) -> Distances | UnsetType:
             side.lock,
             suites_of(side)[name],
             side.point,
-            [
-                (row.slices, sitting.outcomes.get(row.item, Ungraded(why="there is no grade")))
-                for sitting in side.sittings.get(name, ())
-                for row in sitting.rows
-            ],
+            measured_in(side.sittings.get(name, ())),
         )
         if suites_of(side)[name].reference
         else CannotTell(why="the suite names no reference")

@@ -6,16 +6,18 @@ Does not live here: the figures themselves (``core.kld``, ``core.kld_parts``), a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from qlock.core.base import Base, Finite
 from qlock.core.effects import what_changes_output
-from qlock.core.exchange import Divergence, Outcome
+from qlock.core.exchange import Divergence, Outcome, Ungraded
 from qlock.core.kept_logits import FLOOR_NATS
 from qlock.core.kld import Kld, kld_of
 from qlock.core.kld_parts import Parts, parts_of
+from qlock.core.kld_tokens import Measured
 from qlock.core.lock import Lock, SuitePin
+from qlock.core.sides import Sitting
 from qlock.core.stats import CannotTell
 
 ROUNDING_FLOOR_NATS = 1e-6
@@ -39,19 +41,26 @@ class Distance(Base, frozen=True, kw_only=True, tag_field="kind", tag="distance"
         return not self.is_identical and abs(self.figures.kld_nats.value) < self.floor_nats
 
 
-def distance_of(
-    lock: Lock, suite: SuitePin, point: str, items: Iterable[tuple[Mapping[str, str], Outcome]]
-) -> Distance | CannotTell:
+def measured_in(sittings: Iterable[Sitting]) -> list[Measured]:
+    """What every item came to in every repeat; a row that was not graded has no divergence."""
+    return [
+        Measured(row.item, row.slices, sitting.outcomes.get(row.item, Ungraded(why="there is no grade")))
+        for sitting in sittings
+        for row in sitting.rows
+    ]
+
+
+def distance_of(lock: Lock, suite: SuitePin, point: str, items: Iterable[Measured]) -> Distance | CannotTell:
     """The distance of a point, or why there is none.
 
     Args:
         lock: Of the run.
         suite: With a reference.
         point: Its name.
-        items: Slices and outcome of each.
+        items: In every repeat; repeats of one item are one cluster.
     """
     every = list(items)
-    figures = kld_of(outcome for _, outcome in every)
+    figures = kld_of((measured.outcome for measured in every), [measured.item for measured in every])
     match figures:
         case CannotTell():
             return figures

@@ -13,7 +13,7 @@ Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, functions ``log_softma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from qlock.core.base import Base, Finite, Positive
@@ -74,11 +74,15 @@ class Kld(Base, frozen=True, kw_only=True):
     """Of what a token costs the point and what it costs the reference."""
 
 
-def kld_of(outcomes: Iterable[Outcome]) -> Kld | CannotTell:
+def kld_of(outcomes: Iterable[Outcome], names: Sequence[str] = ()) -> Kld | CannotTell:
     """The figures over all items, or why there are none.
 
     Every outcome must be a ``Divergence``: a figure over the items that happened to work would be another figure
     under the same name.
+
+    Args:
+        outcomes: Of every item, in every repeat.
+        names: The item of each outcome, where items are repeated: repeats of one item are one cluster.
     """
     items = _divergences(outcomes)
     match items:
@@ -86,7 +90,7 @@ def kld_of(outcomes: Iterable[Outcome]) -> Kld | CannotTell:
             return items
         case _:
             pass
-    tokens = tokens_of(items)
+    tokens = tokens_of(items, names)
     if not len(tokens.kld):
         return CannotTell(why="no token was scored")
     largest = max(float(abs(getattr(tokens, name)).max()) for name in tokens.__struct_fields__[1:])
@@ -116,7 +120,7 @@ def _figures(tokens: Tokens) -> Kld:
     costs = (mean(tokens, tokens.nats), mean(tokens, tokens.reference_nats))
     return Kld(
         tokens=len(tokens.kld),
-        items=int(tokens.item[-1]) + 1,
+        items=int(tokens.item.max()) + 1,
         is_zero=not (tokens.kld.any() or tokens.reverse_kld.any())
         and bool((tokens.nats == tokens.reference_nats).all() and tokens.same_top.all()),
         kld_nats=mean(tokens, tokens.kld),

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from qlock.core.base import Base, Count, Finite, Positive, Share
-from qlock.core.exchange import Divergence, Outcome
-from qlock.core.kld_tokens import Estimate, Tokens, mean, quantiles, tokens_of
+from qlock.core.exchange import Divergence
+from qlock.core.kld_tokens import Estimate, Measured, Tokens, mean, quantiles, tokens_of
 
 if TYPE_CHECKING:
     from qlock.core.kld_tokens import Indexes
@@ -44,21 +44,26 @@ class Parts(Base, frozen=True, kw_only=True):
     """Parts that are not told, being smaller than those that are."""
 
 
-def parts_of(items: Iterable[tuple[Mapping[str, str], Outcome]]) -> tuple[Parts, ...]:
+def parts_of(items: Iterable[Measured]) -> tuple[Parts, ...]:
     """The tokens by slice of their items, by kind, and by how many tokens stand before them.
 
     A way in which nothing is taken apart is left out: without slices, without kinds, with all tokens at one depth.
     Items that are no ``Divergence`` are passed over.
 
     Args:
-        items: Slices and outcome of each.
+        items: In every repeat; repeats of one item are one cluster.
     """
-    chosen = [(slices, outcome) for slices, outcome in items if isinstance(outcome, Divergence)]
-    tokens = tokens_of([outcome for _, outcome in chosen])
+    chosen = [
+        (measured.item, measured.slices, measured.outcome)
+        for measured in items
+        if isinstance(measured.outcome, Divergence)
+    ]
+    outcomes = [outcome for _, _, outcome in chosen]
+    tokens = tokens_of(outcomes, [item for item, _, _ in chosen])
     found = (
-        _parts("slice", tokens, _by_slice(tokens, [slices for slices, _ in chosen])),
-        _parts("token-kind", tokens, _by_kind([outcome for _, outcome in chosen])),
-        _parts("depth", tokens, _by_depth([outcome for _, outcome in chosen])),
+        _parts("slice", tokens, _by_slice(outcomes, [slices for _, slices, _ in chosen])),
+        _parts("token-kind", tokens, _by_kind(outcomes)),
+        _parts("depth", tokens, _by_depth(outcomes)),
     )
     return tuple(parts for parts in found if len(parts.row) > 1)
 
@@ -87,10 +92,10 @@ def _part(name: str, tokens: Tokens) -> Part:
     )
 
 
-def _by_slice(tokens: Tokens, slices: Sequence[Mapping[str, str]]) -> dict[str, Indexes]:
+def _by_slice(items: Sequence[Divergence], slices: Sequence[Mapping[str, str]]) -> dict[str, Indexes]:
     import numpy as np
 
-    ends = np.searchsorted(tokens.item, np.arange(len(slices) + 1))
+    ends = np.cumsum([0, *(len(item.kld_nats) for item in items)])
     members: dict[str, list[Indexes]] = {}
     for index, named in enumerate(slices):
         for name, value in named.items():

@@ -10,15 +10,15 @@ Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp, function ``kl_divergen
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from qlock.core import stats
 from qlock.core.base import Base, Finite
-from qlock.core.exchange import Divergence
+from qlock.core.exchange import Divergence, Outcome
 from qlock.core.stats import CannotTell, Interval
 
 if TYPE_CHECKING:
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 LARGEST_MEAN = 300.0
 """Nats; beyond it a perplexity would leave what a float can hold."""
+
+
+class Measured(NamedTuple):
+    """What an item came to in one repeat."""
+
+    item: str
+    """Its id; repeats have the same."""
+    slices: Mapping[str, str]
+    outcome: Outcome
 
 
 class Estimate(Base, frozen=True, kw_only=True):
@@ -71,16 +80,23 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
         return Tokens(**{name: getattr(self, name)[chosen] for name in self.__struct_fields__})
 
 
-def tokens_of(items: Sequence[Divergence]) -> Tokens:
-    """The tokens of all items, one item after the other."""
+def tokens_of(items: Sequence[Divergence], names: Sequence[str] = ()) -> Tokens:
+    """The tokens of all items, one item after the other.
+
+    Args:
+        items: In any order.
+        names: The item of each; those of one name are repeats of one item. Unset: each is an item of its own.
+    """
     import numpy as np
 
     def joined(values: Callable[[Divergence], Sequence[float]]) -> Floats:
         return np.array([value for item in items for value in values(item)], dtype=np.float64)
 
     lengths = [len(item.kld_nats) for item in items]
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    whose = [places[name] for name in names] if names else range(len(items))
     return Tokens(
-        item=np.repeat(np.arange(len(items)), lengths),
+        item=np.repeat(np.array(whose, dtype=np.intp), lengths),
         nats=joined(lambda item: item.nats),
         reference_nats=joined(lambda item: item.reference_nats),
         kld=joined(lambda item: item.kld_nats),

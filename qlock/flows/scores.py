@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base
 from qlock.core.distance import Distance, distance_of
+from qlock.core.kld_tokens import Measured
 from qlock.core.lock import Lock, SuitePin
 from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Grade, Record, item_digest
@@ -96,7 +97,7 @@ def _distance(folder: RunFolder, lock: Lock, job: Job, grades: tuple[Grade, ...]
         return UNSET
     pin = next(pin for pin in lock.point if pin.name == job.point)
     slices = {item.id: item.slices for item in folder.items(prompts_of(pin, suite.name).items_digest)}
-    items = [(slices.get(grade.item, {}), grade.outcome) for grade in grades]
+    items = [Measured(grade.item, slices.get(grade.item, {}), grade.outcome) for grade in grades]
     match distance_of(lock, suite, job.point, items):
         case Distance() as found:
             return found

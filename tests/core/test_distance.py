@@ -5,20 +5,27 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from qlock.core.distance import ROUNDING_FLOOR_NATS, Distance, distance_of, floor_of, has_divergences
-from qlock.core.exchange import Outcome, Right
+from qlock.core.distance import (
+    ROUNDING_FLOOR_NATS,
+    Distance,
+    distance_of,
+    floor_of,
+    has_divergences,
+    measured_in,
+)
+from qlock.core.exchange import Right, Ungraded
 from qlock.core.kept_logits import FLOOR_NATS
+from qlock.core.kld_tokens import Measured
 from qlock.core.lock import Lock
-from qlock.core.stats import CannotTell
+from qlock.core.stats import CannotTell, Interval
 from tests.fakes.comparisons import a_distance
 from tests.fakes.documents import a_digest, a_kld_lock, a_kld_suite, a_model
 
 REFERENCE, QUANT = "F16@f16kv", "Q4_K_M@f16kv"
 
 
-def items(kld: list[float]) -> list[tuple[dict[str, str], Outcome]]:
-    sitting = a_distance(kld)
-    return [(row.slices, sitting.outcomes[row.item]) for row in sitting.rows]
+def items(kld: list[float]) -> list[Measured]:
+    return measured_in([a_distance(kld)])
 
 
 def distance(
@@ -37,6 +44,28 @@ def test_the_figures_and_their_parts_are_there() -> None:
     assert found.figures.kld_nats.value == pytest.approx(0.2)
     assert [parts.by for parts in found.parts] == ["slice", "token-kind", "depth"]
     assert [row.name for row in found.parts[0].row] == ["half=first", "half=second"]
+
+
+def test_repeats_of_an_item_are_one_cluster() -> None:
+    once, often = (
+        distance_of(a_kld_lock(), a_kld_suite(), QUANT, measured_in([a_distance([0.1, 0.3, 0.4])] * repeats))
+        for repeats in (1, 4)
+    )
+    assert isinstance(once, Distance)
+    assert isinstance(often, Distance)
+    assert (once.figures.items, often.figures.items) == (3, 3)
+    assert (once.figures.tokens, often.figures.tokens) == (60, 240)
+    alone, joined = once.figures.kld_nats.interval, often.figures.kld_nats.interval
+    assert isinstance(alone, Interval)
+    assert isinstance(joined, Interval)
+    assert joined.clusters == 3
+    assert (joined.low, joined.high) == pytest.approx((alone.low, alone.high))
+
+
+def test_a_row_that_was_not_graded_has_no_divergence() -> None:
+    sitting = replace(a_distance([0.1]), outcomes={})
+    slices = sitting.rows[0].slices
+    assert measured_in([sitting]) == [Measured("window-0001", slices, Ungraded(why="there is no grade"))]
 
 
 def test_the_reference_itself_is_identical() -> None:
@@ -86,9 +115,9 @@ def test_the_floor_follows_from_how_the_reference_is_had() -> None:
 
 
 def test_an_item_without_divergences_leaves_no_distance() -> None:
-    found = distance_of(a_kld_lock(), a_kld_suite(), QUANT, [*items([0.1]), ({}, Right())])
+    found = distance_of(a_kld_lock(), a_kld_suite(), QUANT, [*items([0.1]), Measured("other", {}, Right())])
     assert found == CannotTell(why="item 2 has no divergence")
-    assert has_divergences(outcome for _, outcome in items([0.1]))
+    assert has_divergences(measured.outcome for measured in items([0.1]))
     assert not has_divergences([Right()])
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qlock.core.exchange import Divergence, Right
+from qlock.core.exchange import Divergence, Outcome, Right
 from qlock.core.kld import Kld, kld_of
 from qlock.core.kld_parts import MOST_PARTS, Parts, parts_of
+from qlock.core.kld_tokens import Measured
 
 
 def divergence(*kld: float, kinds: tuple[str, ...] = (), depth: int = 0) -> Divergence:
@@ -24,6 +27,11 @@ def divergence(*kld: float, kinds: tuple[str, ...] = (), depth: int = 0) -> Dive
     )
 
 
+def parted(items: Sequence[tuple[dict[str, str], Outcome]]) -> tuple[Parts, ...]:
+    """The parts of items that were measured once each."""
+    return parts_of(Measured(f"item-{number}", *item) for number, item in enumerate(items))
+
+
 def told(parts: Parts) -> list[tuple[str, int, int, float, float]]:
     return [
         (row.name, row.tokens, row.items, round(row.kld_nats.value, 9), row.same_top_share)
@@ -32,7 +40,7 @@ def told(parts: Parts) -> list[tuple[str, int, int, float, float]]:
 
 
 def test_by_slice() -> None:
-    (parts,) = parts_of(
+    (parts,) = parted(
         [
             ({"bank": "A", "kind": "x"}, divergence(0.1, 0.3)),
             ({"bank": "B", "kind": "x"}, divergence(1.0)),
@@ -47,8 +55,20 @@ def test_by_slice() -> None:
     ]
 
 
-def test_by_kind() -> None:
+def test_repeats_of_an_item_are_one_item_in_each_part() -> None:
     (parts,) = parts_of(
+        [
+            Measured("q1", {"bank": "A"}, divergence(0.1, 0.3)),
+            Measured("q2", {"bank": "B"}, divergence(1.0)),
+            Measured("q1", {"bank": "A"}, divergence(0.2, 0.4)),
+            Measured("q2", {"bank": "B"}, divergence(0.5)),
+        ]
+    )
+    assert told(parts) == [("bank=A", 4, 1, 0.25, 1.0), ("bank=B", 2, 1, 0.75, 0.0)]
+
+
+def test_by_kind() -> None:
+    (parts,) = parted(
         [
             ({}, divergence(0.1, 0.3, 0.5, kinds=("prose", "number", "prose"))),
             ({}, divergence(0.2, kinds=("number",))),
@@ -59,22 +79,22 @@ def test_by_kind() -> None:
 
 
 def test_by_depth_in_steps_that_double() -> None:
-    (parts,) = parts_of([({}, divergence(0.1, 0.3, depth=254)), ({}, divergence(0.2, 0.4, depth=1023))])
+    (parts,) = parted([({}, divergence(0.1, 0.3, depth=254)), ({}, divergence(0.2, 0.4, depth=1023))])
     assert parts.by == "depth"
     assert [row.name for row in parts.row] == ["0-255", "512-1023", "1024-2047"]
-    (edge,) = parts_of([({}, divergence(0.1, 0.3, depth=255))])
+    (edge,) = parted([({}, divergence(0.1, 0.3, depth=255))])
     assert told(edge) == [("0-255", 1, 1, 0.1, 1.0), ("256-511", 1, 1, 0.3, 1.0)]
 
 
 def test_what_is_not_taken_apart_is_left_out() -> None:
-    assert parts_of([({}, divergence(0.1, 0.2)), ({"one": "slice"}, divergence(0.3))]) == ()
-    assert parts_of([]) == ()
-    assert parts_of([({"a": "b"}, Right())]) == ()
+    assert parted([({}, divergence(0.1, 0.2)), ({"one": "slice"}, divergence(0.3))]) == ()
+    assert parted([]) == ()
+    assert parted([({"a": "b"}, Right())]) == ()
 
 
 def test_of_many_parts_the_largest_are_told_and_the_others_counted() -> None:
     items = [({"n": f"{number:03}"}, divergence(*[0.1] * (1 + number % 2))) for number in range(120)]
-    (parts,) = parts_of(items)
+    (parts,) = parted(items)
     assert (len(parts.row), parts.left_out) == (MOST_PARTS, 70)
     assert {row.tokens for row in parts.row} == {2}
     assert [row.name for row in parts.row] == sorted(row.name for row in parts.row)
@@ -92,7 +112,7 @@ def test_parts_of_one_way_make_up_the_whole(items: list[tuple[list[tuple[float, 
     ]
     whole = kld_of(made)
     assert isinstance(whole, Kld)
-    for parts in parts_of([({}, one) for one in made]):
+    for parts in parted([({}, one) for one in made]):
         assert sum(row.tokens for row in parts.row) == whole.tokens
         total = sum(row.kld_nats.value * row.tokens for row in parts.row)
         assert total / whole.tokens == pytest.approx(whole.kld_nats.value)

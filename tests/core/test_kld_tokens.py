@@ -81,7 +81,7 @@ def test_the_root_of_nothing_is_nothing() -> None:
     assert root(nothing) == nothing
     assert nothing.token_error == 0.0
     assert nothing.interval == CannotTell(
-        why="all means of clusters are `0`, which does not show how far they could differ"
+        why="all means of clusters are 0, which does not show how far they could differ"
     )
 
 

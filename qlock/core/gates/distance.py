@@ -1,8 +1,8 @@
 """``kld``: side B's mean KL divergence from the reference of a suite is below a margin.
 
-The interval of the mean, with items as clusters, lies below the margin (pass) or above it (fail). A divergence has no upper
-bound, so where an item has none, nothing is decided. A margin below what the way of measuring cannot tell from 0 decides
-nothing either; and where two runs of one point were measured, the mean must keep as far from the margin as they differ.
+The interval of the mean, with items as clusters (repeats of an item are in one), lies below the margin (pass) or above it
+(fail), by more than what the way of measuring cannot tell from 0. A divergence has no upper bound, so where an item has
+none, nothing is decided. A margin below what cannot be told from 0 decides nothing either; and where two runs of one point were measured, the mean must keep as far from the margin as they differ.
 
 Does not live here: the figures (``core.kld``, ``core.distance``).
 """
@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qlock.core.distance import Distance, distance_of
-from qlock.core.exchange import Divergence, Outcome, Ungraded
+from qlock.core.distance import Distance, distance_of, measured_in
+from qlock.core.exchange import Divergence
 from qlock.core.gates.interface import DistanceSeen, Gate, GateVerdict, gate, undecided
+from qlock.core.kld_tokens import Measured
 from qlock.core.rules import Kld
 from qlock.core.sides import Side, suites_of
 from qlock.core.slices import slices_meant, why_no_slice
 from qlock.core.stats import FEWEST_PAIRS, CannotTell, Interval
 from qlock.core.units import count_text
-
-_Items = list[tuple[dict[str, str], Outcome]]
 
 
 def judge(rule: Kld, b: Side, *, withheld: str = "", again: Sequence[tuple[Side, Side]] = ()) -> Gate:
@@ -53,13 +52,9 @@ def _distance(rule: Kld, side: Side) -> Distance | str:
     sittings = side.sittings.get(rule.suite, ())
     if suite is None or not sittings:
         return f"the suite `{rule.suite}` was not sat"
-    every: _Items = [
-        (row.slices, sitting.outcomes.get(row.item, Ungraded(why="there is no grade")))
-        for sitting in sittings
-        for row in sitting.rows
-    ]
+    every = measured_in(sittings)
     lost = sum(sitting.items for sitting in sittings) - sum(
-        isinstance(outcome, Divergence) for _, outcome in every
+        isinstance(measured.outcome, Divergence) for measured in every
     )
     if lost:
         return f"{count_text(lost, 'item')} without a divergence, which has no upper bound"
@@ -70,15 +65,15 @@ def _distance(rule: Kld, side: Side) -> Distance | str:
     return found.why if isinstance(found, CannotTell) else found
 
 
-def _within(every: _Items, slice_: str) -> _Items | str:
+def _within(every: list[Measured], slice_: str) -> list[Measured] | str:
     if not slice_:
         return every
-    known = {f"{name}={value}" for slices, _ in every for name, value in slices.items()}
+    known = {f"{name}={value}" for measured in every for name, value in measured.slices.items()}
     named = slices_meant(known, slice_)
     if len(named) != 1:
         return why_no_slice(slice_, named, of="item")
     name, _, value = named[0].partition("=")
-    return [(slices, outcome) for slices, outcome in every if slices.get(name) == value]
+    return [measured for measured in every if measured.slices.get(name) == value]
 
 
 def _verdict(rule: Kld, found: Distance, seen: DistanceSeen) -> tuple[GateVerdict, str]:
@@ -95,6 +90,13 @@ def _verdict(rule: Kld, found: Distance, seen: DistanceSeen) -> tuple[GateVerdic
             return "undecided", why
         case Interval(low=low, high=high) if low <= rule.margin_nats <= high:
             return "undecided", "the interval holds the margin"
+        case Interval(low=low, high=high) if (
+            low - found.floor_nats <= rule.margin_nats <= high + found.floor_nats
+        ):
+            return "undecided", (
+                "the margin lies so near the interval that the way of measuring alone could reach it, "
+                f"{found.floor_nats:g} nats"
+            )
         case Interval(high=high):
             far = abs(found.figures.kld_nats.value - rule.margin_nats)
             if isinstance(seen.noise_nats, float) and far <= seen.noise_nats:

@@ -69,6 +69,40 @@ def test_a_margin_below_what_can_be_told_from_nothing_decides_nothing() -> None:
     assert judged(far(APART, stored=True), 0.03).verdict == "pass"
 
 
+def test_repeats_do_not_stand_for_items() -> None:
+    def repeated(kld: list[float]) -> Side:
+        return replace(far(kld), sittings={"distance": (a_distance(kld),) * 4})
+
+    assert judged(repeated(APART[:9]), 0.05).why == "a verdict needs 10 items, got 9"
+    once, often = seen(judged(far(APART), 0.03)), seen(judged(repeated(APART), 0.03))
+    assert (once.items, often.items) == (40, 40)
+    assert isinstance(once.interval, Interval)
+    assert isinstance(often.interval, Interval)
+    assert (often.interval.low, often.interval.high) == pytest.approx((once.interval.low, once.interval.high))
+
+
+@pytest.mark.parametrize("far_off, verdict", [(4e-5, "undecided"), (6e-5, "decided")])
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_the_margin_must_lie_farther_off_than_what_cannot_be_told_from_nothing(
+    end: str, far_off: float, verdict: str
+) -> None:
+    b = far(APART, stored=True)
+    interval = seen(judged(b, 0.023)).interval
+    assert isinstance(interval, Interval)
+    margin, decided = {
+        "low": (interval.low - far_off, "fail"),
+        "high": (interval.high + far_off, "pass"),
+    }[end]
+    found = judged(b, margin)
+    if verdict == "decided":
+        assert (found.verdict, found.why) == (decided, "")
+    else:
+        assert (found.verdict, found.why) == (
+            "undecided",
+            "the margin lies so near the interval that the way of measuring alone could reach it, 5e-05 nats",
+        )
+
+
 def test_few_items_are_undecided() -> None:
     found = judged(far(APART[:9]), 0.03)
     assert (found.verdict, found.why) == ("undecided", "a verdict needs 10 items, got 9")
