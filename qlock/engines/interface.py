@@ -238,6 +238,8 @@ class Broken(Base, frozen=True, kw_only=True, tag_field="kind", tag="broken"):
 
     id: str
     why: str
+    is_disk_full: bool = False
+    """Whether the disk, or what one may use of it, is full: no fault of the engine."""
 
 
 Done = Generated | Measured | Contrasted | Kept | Broken

@@ -22,6 +22,7 @@ from qlock.flows.kept_base import (
     base_of,
     bases_of,
     check_room_on_disk,
+    held,
     is_whole,
     keep,
     look_at,
@@ -86,7 +87,14 @@ class HeldAgainst:
         # Before its bytes are read, so that whatever happens to it from then on shows.
         stage.kept.setdefault(base.path, loaded_file(base.where, base.path))
         refuse(look_at(stage.world, base), allow=stage.allow)
+        # What nobody said to be whole has no digest to be held to, so nothing may allow it.
+        refuse([] if is_whole(stage.world, base) else [_not_whole(base)], allow=())
         engine.refer(KeptFile(path=str(base.path)))
+
+
+def _not_whole(base: KeptBase) -> Finding:
+    why = f"`{base.path.name}` or its journal is gone, or was begun anew, since the run began"
+    return missing("suite-files", base.where, "whole", why)
 
 
 def write_bases(stage: Stage, jobs: Iterable[Job]) -> bool:
@@ -94,7 +102,7 @@ def write_bases(stage: Stage, jobs: Iterable[Job]) -> bool:
 
     Raises:
         FindingsError: What lies there is of something else, or the reference is not as locked.
-        AbsentError: Another process writes one, or the disk is full.
+        AbsentError: Another process holds one and adds nothing to it, or the disk is full.
         EngineError: The engine died again and again.
     """
     bases = bases_of(stage.lock, jobs, stage.folder.whole.parent)
@@ -128,6 +136,21 @@ def kept_again(stage: Stage) -> list[Finding]:
 
 
 def _write(stage: Stage, base: KeptBase) -> bool:
+    """Write a file, or wait for whoever writes it; gives whether it is whole now."""
+    parts = base.identity.windows
+    name = f"{base.reference} for {base.suite}, kept in {bytes_text(base.layout.total_bytes)}"
+
+    def tell_others(done: int) -> None:
+        stage.talk(Progress(job=f"{name} by another process", done=done, items=parts, tokens=0))
+
+    # Held before the reference is loaded: whoever has to wait takes no memory, and loads what is whole by then.
+    with held(stage.world, base, tell=tell_others, is_over=stage.is_over) as is_mine:
+        if not is_mine or is_whole(stage.world, base):
+            return is_mine
+        return _write_held(stage, base, name)
+
+
+def _write_held(stage: Stage, base: KeptBase, name: str) -> bool:
     reference = next(point for point in stage.lock.point if point.name == base.reference)
     take_point(stage, reference, Laps(stage.world.clock))
     sat = papers(stage, reference, {base.suite})[base.suite]
@@ -137,7 +160,6 @@ def _write(stage: Stage, base: KeptBase) -> bool:
         Part(number=number, tokens=question.first.tokens, score_from=base.layout.score_from)
         for number, question in enumerate(sat.questions)
     )
-    name = f"{base.reference} for {base.suite}, kept in {bytes_text(base.layout.total_bytes)}"
     total = 0
 
     def tell(done: int, tokens: int) -> None:

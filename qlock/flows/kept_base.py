@@ -4,15 +4,16 @@ They lie in ``runs/NAME@DEVICE/references``, named after their identity, and ser
 A file is written part by part; what a killed run has written is gone on with, once its bytes are looked at.
 
 Does not live here: the identity and the journal (``core.kept_base``), the format (``core.kept_logits``), loading the
-reference and asking what is held against the file (``flows.run_point``).
+reference and asking what is held against the file (``flows.held_against``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -37,8 +38,8 @@ from qlock.engines.interface import Broken, Keep, Kept
 from qlock.errors import AbsentError, EngineError
 from qlock.flows.references import is_stored
 from qlock.flows.seat import Seat
-from qlock.world.files import error_of
-from qlock.world.interface import World
+from qlock.world.files import error_of, writing_error
+from qlock.world.interface import HeldError, World
 from qlock.world.scratch import free_bytes
 
 FOLDER = "references"
@@ -46,6 +47,11 @@ FOLDER = "references"
 
 DEATHS = 3
 """So often in a row an engine may die at writing parts before it is to blame."""
+STALLED_S = 7_200.0
+"""Whoever writes a file and adds no part for so long, be it to load the reference or to write one, is waited for no more."""
+_LOOK_EVERY_S = 10.0
+_CANNOT_RESERVE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+"""What a file system answers that gives room only to what is written."""
 _AHEAD = 2
 _MOST_JOURNAL_BYTES = 1 << 28
 
@@ -70,6 +76,11 @@ class KeptBase(msgspec.Struct, frozen=True, kw_only=True):
     def journal(self) -> Path:
         """Whose file it is, and which parts are there."""
         return self.path.with_suffix(".jsonl")
+
+    @property
+    def holding(self) -> Path:
+        """The folder that whoever writes the file holds."""
+        return self.path.with_suffix(".held")
 
     @property
     def layout(self) -> Layout:
@@ -174,6 +185,50 @@ def look_at(world: World, base: KeptBase) -> list[Finding]:
     ]
 
 
+@contextlib.contextmanager
+def held(
+    world: World, base: KeptBase, *, tell: Callable[[int], None], is_over: Callable[[], bool]
+) -> Iterator[bool]:
+    """Keep others from writing a file; gives whether it could be had before the time was up.
+
+    Whoever writes it is waited for: another task of the same lock needs the same file.
+
+    Args:
+        world: The effects.
+        base: The file.
+        tell: Told how many parts are there while somebody else writes them.
+        is_over: Whether the time is up.
+
+    Raises:
+        HeldError: Whoever holds it has added nothing for ``STALLED_S``.
+        AbsentError: The folder cannot be written.
+    """
+    try:
+        base.holding.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise writing_error(error, base.holding, "folder") from error
+    with contextlib.ExitStack() as stack:
+        there, since_s = -1, world.clock.monotonic_s()
+        while True:
+            try:
+                stack.enter_context(world.folders.hold(base.holding))
+            except HeldError:
+                now_s, log = world.clock.monotonic_s(), _log(world, base)
+                done = 0 if log is None else len(log.parts)
+                if done != there:
+                    there, since_s = done, now_s
+                    tell(done)
+                if now_s - since_s >= STALLED_S:
+                    raise
+            else:
+                break
+            if is_over():
+                yield False
+                return
+            world.clock.sleep_s(_LOOK_EVERY_S)
+        yield True
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """A window that is to be kept."""
 
@@ -191,7 +246,7 @@ def keep(
     tell: Callable[[int, int], None],
     is_over: Callable[[], bool],
 ) -> bool:
-    """Write what a kept file still misses, with the reference loaded; gives whether it is whole now.
+    """Write what a kept file still misses, with the reference loaded and the file held; gives whether it is whole now.
 
     Args:
         world: The effects.
@@ -202,15 +257,14 @@ def keep(
         is_over: Whether the time is up.
 
     Raises:
-        AbsentError: Another process writes there, or the disk is full.
+        AbsentError: The disk is full.
         EngineError: The engine died again and again, or cannot keep a part.
     """
-    base.path.parent.mkdir(parents=True, exist_ok=True)
-    with world.folders.hold(base.path.parent), world.journals.open_journal(base.journal) as journal:
+    with world.journals.open_journal(base.journal) as journal:
         log = read_log(journal.rows(), name=base.journal.name)
         if log is None:
             journal.append(_row(base.identity))
-        there = _sound(world, base, log)
+        there = _sound(world, base, log, parts)
         if log is None or not there:
             _begin(base, parts)
         left = tuple(part for part in parts if part.number not in there)
@@ -231,12 +285,15 @@ def _row(line: Identity | PartLine | WholeLine) -> bytes:
     return line_bytes(line).removesuffix(b"\n")
 
 
-def _sound(world: World, base: KeptBase, log: Log | None) -> set[int]:
-    """The parts whose bytes are those that were written."""
+def _sound(world: World, base: KeptBase, log: Log | None, parts: tuple[Part, ...]) -> set[int]:
+    """The parts whose bytes are those that were written; none where what lies in front of them is not."""
     if log is None or not log.parts or not base.path.exists():
         return set()
     layout, numbers = base.layout, sorted(log.parts)
     if base.path.stat().st_size != layout.total_bytes:
+        return set()
+    head = _head(base, parts)
+    if world.files.read_prefix(base.path, len(head), "file").data != head:
         return set()
     spans = [(layout.offset(number), layout.part_bytes) for number in numbers]
     digests = world.digests.spans_digest(base.path, spans)
@@ -245,12 +302,9 @@ def _sound(world: World, base: KeptBase, log: Log | None) -> set[int]:
 
 def _begin(base: KeptBase, parts: tuple[Part, ...]) -> None:
     """Everything in front of the rows, in a file that has its whole length and room on the disk."""
-    import numpy as np
-
-    head = head_bytes(base.layout, np.array([part.tokens for part in parts], dtype=np.int32))
     try:
         with base.path.open("wb") as file:
-            file.write(head)
+            file.write(_head(base, parts))
             file.flush()
             _reserve(file.fileno(), base.layout.total_bytes)
             os.fsync(file.fileno())
@@ -258,14 +312,30 @@ def _begin(base: KeptBase, parts: tuple[Part, ...]) -> None:
         raise error_of(error, base.path, "file") from error
 
 
+def _head(base: KeptBase, parts: tuple[Part, ...]) -> bytes:
+    import numpy as np
+
+    return head_bytes(base.layout, np.array([part.tokens for part in parts], dtype=np.int32))
+
+
 def _reserve(descriptor: int, size_bytes: int) -> None:
     """Take the room now, where the file system can; otherwise only the length."""
     try:
         os.posix_fallocate(descriptor, 0, size_bytes)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if error.errno not in _CANNOT_RESERVE:
             raise
         os.ftruncate(descriptor, size_bytes)
+
+
+def _order(base: KeptBase, part: Part) -> Keep:
+    return Keep(
+        id=f"part-{part.number}",
+        tokens=part.tokens,
+        score_from=part.score_from,
+        path=str(base.path),
+        part=part.number,
+    )
 
 
 def _kept(
@@ -275,20 +345,12 @@ def _kept(
     waiting, under_way, deaths = deque(parts), dict[str, Part](), 0
     slots = base.identity.setting.slots
     while under_way or (waiting and not is_over()):
-        while waiting and len(under_way) < slots * _AHEAD and not is_over():
-            part = waiting.popleft()
-            name = f"part-{part.number}"
-            under_way[name] = part
-            seat.submit(
-                Keep(
-                    id=name,
-                    tokens=part.tokens,
-                    score_from=part.score_from,
-                    path=str(base.path),
-                    part=part.number,
-                )
-            )
         try:
+            while waiting and len(under_way) < slots * _AHEAD and not is_over():
+                part = waiting.popleft()
+                order = _order(base, part)
+                under_way[order.id] = part
+                seat.submit(order)
             done = seat.next_done()
         except EngineError:
             deaths += 1
@@ -302,6 +364,11 @@ def _kept(
         match done:
             case Kept(id=name, blake3=digest):
                 yield under_way.pop(name), digest
+            case Broken(why=why, is_disk_full=True):
+                raise AbsentError(
+                    f"the reference's log-probabilities could not be kept: {why}",
+                    hint="free some space and run again; what is written is gone on with",
+                )
             case Broken(why=why):
                 raise EngineError(f"the reference's log-probabilities could not be kept: {why}")
             case _:

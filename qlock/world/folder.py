@@ -30,8 +30,8 @@ from pathlib import Path
 
 import msgspec
 
-from qlock.errors import AbsentError
 from qlock.world.files import error_of, shown, sync_folder, write_all
+from qlock.world.interface import HeldError
 from qlock.world.process import Holder, holder_in, is_gone, this_process
 
 _ATTEMPTS = 100
@@ -58,7 +58,8 @@ def hold(folder: Path) -> Iterator[None]:
         folder: It must be there.
 
     Raises:
-        AbsentError: Another process holds it, or might, or the folder is not there or may not be written.
+        HeldError: Another process holds it, or might.
+        AbsentError: The folder is not there or may not be written.
     """
     mine = this_process()
     path = _take(folder, mine)
@@ -111,7 +112,7 @@ def _take(folder: Path, mine: Holder) -> Path:
         for held in others:
             held.path.unlink(missing_ok=True)
         return path
-    raise AbsentError(
+    raise HeldError(
         f"folder `{shown(folder)}` changes hands too quickly to be taken", hint="run again in a moment"
     )
 
@@ -155,17 +156,15 @@ def _all_held(folder: Path) -> list[_Held]:
     return held
 
 
-def _refusal(held: _Held, mine: Holder) -> AbsentError:
+def _refusal(held: _Held, mine: Holder) -> HeldError:
     """Why the folder cannot be had, and what to do."""
     folder = shown(held.path.parent)
     hint = f"when you are sure that no qlock process uses the folder, remove `{shown(held.path)}`"
     holder = held.holder
     if holder is None:
-        return AbsentError(
-            f"folder `{folder}` is held, and `{held.path.name}` does not say by whom", hint=hint
-        )
+        return HeldError(f"folder `{folder}` is held, and `{held.path.name}` does not say by whom", hint=hint)
     if (holder.boot_id, holder.pid_namespace) == (mine.boot_id, mine.pid_namespace):
         hint = "wait until it has ended"
-    return AbsentError(
+    return HeldError(
         f"folder `{folder}` is held by process `{holder.pid}` on host `{shown(holder.host_name)}`", hint=hint
     )

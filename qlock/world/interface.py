@@ -24,8 +24,13 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import Base, Count
 from qlock.core.digest import Digest
 from qlock.core.facts import Device, EngineFile, Gpu
+from qlock.errors import AbsentError
 
 RepositoryKind = Literal["model", "dataset"]
+
+
+class HeldError(AbsentError):
+    """Another process holds a folder, or might; whoever can wait may ask again."""
 
 
 class Missing(Base, frozen=True, kw_only=True):
@@ -240,7 +245,7 @@ class Folders(Protocol):
     """One run, one folder."""
 
     def hold(self, folder: Path) -> AbstractContextManager[None]:
-        """Keep every other qlock process out of ``folder``; ``AbsentError`` when one is in it."""
+        """Keep every other qlock process out of ``folder``; ``HeldError`` when one is in it."""
 
     def release(self, folder: Path, jobs: Collection[str]) -> None:
         """Remove what holders left in ``folder`` that were part of these Slurm jobs, which have ended."""

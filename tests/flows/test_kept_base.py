@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -15,12 +17,16 @@ import pytest
 from qlock.core.canon import from_json
 from qlock.core.kept_base import Identity
 from qlock.core.kept_logits import layout_in
-from qlock.engines.interface import Broken, Keep
+from qlock.core.plan import jobs
+from qlock.engines.interface import Broken, Keep, Load, Work
 from qlock.errors import AbsentError, EngineError
 from qlock.flows import check, kept_base
+from qlock.flows.resolve import read_lock_file
 from qlock.flows.run import Ran
+from qlock.world.interface import HeldError
 from tests.conftest import ROOT
 from tests.fakes.documents import a_digest
+from tests.fakes.engine import FakeEngine
 from tests.fakes.kld import add_kld
 from tests.fakes.project import Project, sealed, tiny_gguf, undisturbed, wheres
 
@@ -57,7 +63,8 @@ def distances(ran: Ran) -> dict[str, float]:
 def test_a_file_is_written_once_and_read_by_each_point(project: Project) -> None:
     ran = sealed(project)
     path = kept(project)
-    assert sorted(entry.name for entry in path.parent.iterdir()) == [f"{path.stem}.jsonl", path.name]
+    names = sorted(entry.name for entry in path.parent.iterdir())
+    assert names == [f"{path.stem}.held", f"{path.stem}.jsonl", path.name]
     assert path.stat().st_size == layout_in(path.read_bytes()).total_bytes
     assert written(project) == [0, 1, 2]
     # A for itself, A for the file, then B.
@@ -197,12 +204,214 @@ def test_a_part_that_cannot_be_kept_ends_the_run(project: Project) -> None:
     assert str(caught.value) == ("the reference's log-probabilities could not be kept: a logit is not finite")
 
 
-def test_another_process_that_writes_there_is_named(project: Project) -> None:
-    folder = project.runs / "references"
-    folder.mkdir(parents=True)
-    with project.world.folders.hold(folder), pytest.raises(AbsentError) as caught:
+def test_a_disk_that_fills_up_meanwhile_is_told_as_one(project: Project) -> None:
+    project.script.replies["part-2"] = Broken(id="part-2", why="no space left on device", is_disk_full=True)
+    with pytest.raises(AbsentError) as caught:
         project.run()
-    assert "references` is held by process" in str(caught.value)
+    assert str(caught.value) == (
+        "the reference's log-probabilities could not be kept: no space left on device"
+    )
+    assert caught.value.hint == "free some space and run again; what is written is gone on with"
+
+
+# Somebody else writes it
+
+
+def placed_for(project: Project) -> Path:
+    """The folder that whoever writes the kept file holds."""
+    lock = read_lock_file(project.world, project.lock_path)[0]
+    (base,) = kept_base.bases_of(lock, jobs(lock), project.runs)
+    base.holding.mkdir(parents=True)
+    return base.holding
+
+
+def when_waiting(project: Project, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """Do something when a run begins to wait."""
+    clock, wait = project.world.clock, project.world.clock.sleep_s
+
+    def sleep_s(duration_s: float) -> None:
+        wait(duration_s)
+        then()
+
+    monkeypatch.setattr(clock, "sleep_s", sleep_s)
+
+
+def test_who_writes_there_is_waited_for_with_nothing_loaded(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[tuple[str, ...]] = []
+    with contextlib.ExitStack() as other:
+        other.enter_context(project.world.folders.hold(placed_for(project)))
+
+        def leave() -> None:
+            loaded.append(tuple(project.script.loads))
+            other.close()
+
+        when_waiting(project, monkeypatch, leave)
+        assert project.run(task="B@plain").state == "sealed"
+    assert (loaded, written(project)) == ([()], [0, 1, 2])
+
+
+def test_what_another_process_wrote_meanwhile_is_only_read(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(project)
+    path = kept(project)
+    files = {one: one.read_bytes() for one in (path, path.with_suffix(".jsonl"))}
+    for one in files:
+        one.unlink()
+    project.script.work.clear()
+    project.script.loads.clear()
+    project.progress.clear()
+    with contextlib.ExitStack() as other:
+        other.enter_context(project.world.folders.hold(path.with_suffix(".held")))
+
+        def finish() -> None:
+            for one, data in files.items():
+                one.write_bytes(data)
+            other.close()
+
+        when_waiting(project, monkeypatch, finish)
+        assert project.run(repeat_lock=True, task="B@plain").state == "sealed"
+    assert (written(project), project.script.loads) == ([], ["b.gguf"])
+    size = path.stat().st_size / 1000
+    first = project.progress[0]
+    assert (first.job, first.done, first.items) == (
+        f"A@plain for distance, kept in {size:.1f} kB by another process",
+        0,
+        3,
+    )
+
+
+def test_nobody_waits_longer_than_there_is_time(project: Project) -> None:
+    until_s = project.world.clock.monotonic_s() + 60
+    with project.world.folders.hold(placed_for(project)):
+        ran = project.run(ask_until_s=until_s, task="B@plain")
+    assert (ran.state, ran.why, project.script.loads) == ("incomplete", "the time is up", [])
+
+
+def test_who_holds_a_file_and_adds_nothing_is_named_in_the_end(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_base, "STALLED_S", 100.0)
+    folder, began_s = placed_for(project), project.world.clock.monotonic_s()
+    with project.world.folders.hold(folder), pytest.raises(HeldError) as caught:
+        project.run(task="B@plain")
+    assert str(caught.value) == (
+        f"folder `{folder}` is held by process `{os.getpid()}` on host `{os.uname().nodename}`"
+    )
+    assert (project.world.clock.monotonic_s() - began_s, project.script.loads) == (100.0, [])
+
+
+def test_who_adds_parts_is_waited_for_however_long_it_takes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_base, "STALLED_S", 15.0)
+    sealed(project)
+    path = kept(project)
+    journal = path.with_suffix(".jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"")
+    with contextlib.ExitStack() as other:
+        other.enter_context(project.world.folders.hold(path.with_suffix(".held")))
+
+        def add() -> None:
+            with journal.open("ab") as file:
+                file.write(lines.pop(0))
+            if not lines:
+                other.close()
+
+        when_waiting(project, monkeypatch, add)
+        assert project.run(repeat_lock=True, task="B@plain").state == "sealed"
+    assert lines == []
+
+
+# What is read
+
+
+def test_a_file_that_nobody_says_to_be_whole_is_not_read(project: Project) -> None:
+    def forget(load: Load) -> None:
+        if load.weights[0].endswith("b.gguf"):
+            kept(project).with_suffix(".jsonl").unlink()
+
+    project.script.before_load = forget
+    ran = project.run(task="B@plain", allow=("suite.distance",))
+    (finding,) = ran.findings
+    name = kept(project).name
+    assert (ran.state, finding.where, finding.expected, finding.found, finding.why) == (
+        "refused",
+        "suite.distance.reference.kept",
+        "whole",
+        "missing",
+        f"`{name}` or its journal is gone, or was begun anew, since the run began",
+    )
+    assert name not in project.script.references
+
+
+def test_what_lies_in_front_of_the_parts_must_be_as_it_was_written(project: Project) -> None:
+    sealed(project)
+    path = kept(project)
+    whole = path.read_bytes()
+    journal = path.with_suffix(".jsonl")
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:3]))
+    broken = bytearray(whole)
+    broken[25] ^= 1
+    path.write_bytes(broken)
+    project.script.work.clear()
+    assert project.run(repeat_lock=True).state == "sealed"
+    assert (written(project), path.read_bytes()) == ([0, 1, 2], whole)
+
+
+# Writing
+
+
+class Refusing(FakeEngine):
+    """An engine that dies while it is given its third part; the next one lives."""
+
+    def submit(self, work: Work) -> None:
+        if work.id == "part-2" and self._script.opened == 1:
+            self._is_alive = False
+        super().submit(work)
+
+
+def test_a_death_while_an_order_is_given_costs_no_part(project: Project) -> None:
+    project.script.opened = 0
+    project.script.kind = Refusing
+    assert project.run(task="B@plain").state == "sealed"
+    assert (project.script.opened, sorted(set(written(project)))) == (2, [0, 1, 2])
+
+
+def cannot_reserve(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+def test_where_no_room_can_be_reserved_the_file_gets_its_length(
+    project: Project, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    cannot_reserve(monkeypatch, number)
+    assert project.run(task="B@plain").state == "sealed"
+
+
+@pytest.mark.parametrize(
+    "number, message",
+    [
+        (errno.ENOSPC, "no space left to write file `{}`"),
+        (errno.EDQUOT, "no quota left to write file `{}`"),
+        (errno.EFBIG, "file `{}` cannot be used: file too large"),
+        (errno.EIO, "file `{}` cannot be used: input/output error"),
+    ],
+)
+def test_room_that_is_not_given_ends_the_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, number: int, message: str
+) -> None:
+    cannot_reserve(monkeypatch, number)
+    with pytest.raises(AbsentError) as caught:
+        project.run(task="B@plain")
+    assert str(caught.value) == message.format(kept(project))
 
 
 def other_identity(project: Project, change: Callable[[Identity], Identity]) -> None:

@@ -5,6 +5,7 @@ Does not live here: their layout and what a row means (``core.kept_logits``, ``c
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from functools import cached_property
@@ -21,7 +22,16 @@ from qlock.errors import InputError
 
 
 class KeptFileError(Exception):
-    """A file of kept rows cannot be used; the text says why."""
+    """A file of kept rows cannot be used; the text says why.
+
+    Args:
+        why: In one line.
+        is_disk_full: Whether there was no room to write it.
+    """
+
+    def __init__(self, why: str, *, is_disk_full: bool = False) -> None:
+        super().__init__(why)
+        self.is_disk_full = is_disk_full
 
 
 class Parts:
@@ -136,16 +146,20 @@ class Parts:
         except OSError as error:
             raise self._failure("read", error) from error
         if len(data) < size:
-            self._refuse_unlike(at + size)
+            raise self._cut_short(at + len(data), expected=at + size)
         return data
 
     def _refuse_unlike(self, expected: int) -> None:
         got = os.fstat(self._file).st_size
         if got != expected:
-            raise KeptFileError(f"`{self._name}` is not whole: got `{got}` bytes, expected `{expected}`")
+            raise self._cut_short(got, expected=expected)
+
+    def _cut_short(self, got: int, *, expected: int) -> KeptFileError:
+        return KeptFileError(f"`{self._name}` is not whole: got `{got}` bytes, expected `{expected}`")
 
     def _failure(self, what: str, error: OSError) -> KeptFileError:
-        return KeptFileError(f"cannot {what} `{self._name}`: {(error.strerror or str(error)).lower()}")
+        why = f"cannot {what} `{self._name}`: {(error.strerror or str(error)).lower()}"
+        return KeptFileError(why, is_disk_full=error.errno in (errno.ENOSPC, errno.EDQUOT))
 
 
 def _write_all(file: int, data: bytes, at: int) -> int:

@@ -76,7 +76,9 @@ class Reader:
                     return self._contrast(work, row)
                 case Keep():
                     return self._keep(work, row)
-        except (NoFiguresError, KeptFileError) as error:
+        except KeptFileError as error:
+            return Broken(id=work.id, why=str(error), is_disk_full=error.is_disk_full)
+        except NoFiguresError as error:
             return Broken(id=work.id, why=str(error))
         finally:
             self._decoder.clear(row)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -113,3 +115,29 @@ def test_a_head_that_promises_the_earth_takes_no_memory(path: Path, *, is_writab
 def test_closing_twice_does_nothing(parts: Parts) -> None:
     parts.close()
     parts.close()
+
+
+def test_a_file_that_is_cut_between_two_looks_is_refused(
+    path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.write(0, [part_bytes(1)])
+    # As if another process cut it while it was read and then put it back.
+    monkeypatch.setattr(os, "pread", lambda *_: b"")
+    with pytest.raises(KeptFileError) as caught:
+        parts.rows(0, 0, 2)
+    assert str(caught.value) == (
+        f"`{path}` is not whole: got `{LAYOUT.offset(0)}` bytes, expected `{LAYOUT.offset(1)}`"
+    )
+
+
+@pytest.mark.parametrize("number, is_full", [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)])
+def test_a_disk_that_is_full_is_told_from_one_that_is_broken(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, number: int, *, is_full: bool
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with pytest.raises(KeptFileError) as caught:
+        parts.write(0, [part_bytes(1)])
+    assert caught.value.is_disk_full == is_full
