@@ -17,6 +17,7 @@ Source: ``tools/perplexity/perplexity.cpp`` of llama.cpp: ``log_softmax``, ``per
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,12 +33,27 @@ MAGIC = b"_logits_"
 FLOOR_NATS = 5e-5
 """A divergence from kept rows that is smaller says nothing: it is the rounding to 16 bits."""
 
+LOOSE_SHARE = 1e-3
+"""What the probabilities of a kept row may miss of 1 by rounding to 16 bits."""
+
+_DEPTH = 16
+_MOST_VOCABULARY = 1 << 19
+"""Tokens; twice what the largest vocabularies of today hold."""
+
+LEAST_NATS = -(LOOSE_SHARE + _MOST_VOCABULARY * math.exp(-_DEPTH))
+"""No divergence from kept rows is less.
+
+Kept rows are no distribution: up to all tokens of a vocabulary are kept as e⁻¹⁶ times as likely as the likeliest, and are
+left out of one direction. With p of the kept rows, whose sum S over the tokens looked at is at least 1 − x and at most
+1 + x, and q of the point, whose sum is at most 1, Σ p · ln(p / q) ≥ S · ln(S) ≥ −x, and Σ q · ln(q / p) ≥ −ln(S) ≥ −x, by
+the log sum inequality.
+"""
+
 _SIZES = struct.Struct("<iii")
 _ROW_HEAD_BYTES = 8
 _TOKEN_BYTES = 4
 _MOST_TOKENS = 1 << 28
 """Of all parts together: their ids are held in memory."""
-_DEPTH = 16
 _STEPS = 65535
 
 HEAD_BYTES = len(MAGIC) + _SIZES.size

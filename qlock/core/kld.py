@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from qlock.core.kld_tokens import Floats
 
 
-_LARGEST = 1e6  # nats; float32 logits of a working model give under 200, and squares must stay finite
+LARGEST_NATS = 1e6
+"""Of one token; float32 logits of a working model give under 200, and squares must stay finite."""
 
 
 class Kld(Base, frozen=True, kw_only=True):
@@ -93,9 +94,10 @@ def kld_of(outcomes: Iterable[Outcome], names: Sequence[str] = ()) -> Kld | Cann
     tokens = tokens_of(items, names)
     if not len(tokens.kld):
         return CannotTell(why="no token was scored")
-    largest = max(float(abs(getattr(tokens, name)).max()) for name in tokens.__struct_fields__[1:])
-    if not largest <= _LARGEST:
-        return CannotTell(why=f"got `{largest}` for a token, expected at most `{_LARGEST:g}` nats")
+    # Of a column with a NaN the largest is NaN, which the largest of several columns may not be: each is looked at.
+    for largest in (float(abs(getattr(tokens, name)).max()) for name in tokens.__struct_fields__[1:]):
+        if not largest <= LARGEST_NATS:
+            return CannotTell(why=f"got `{largest}` for a token, expected at most `{LARGEST_NATS:g}` nats")
     cost = max(float(tokens.nats.mean()), float(tokens.reference_nats.mean()))
     if cost > LARGEST_MEAN:
         return CannotTell(why=f"got a mean cost of `{cost}` nats, expected at most `{LARGEST_MEAN}`")

@@ -29,6 +29,8 @@ from qlock.core.exchange import (
     Scored,
     Ungraded,
 )
+from qlock.core.kept_logits import LEAST_NATS
+from qlock.core.kld import LARGEST_NATS
 from qlock.core.rules import Rule
 from qlock.core.token_kinds import token_kinds
 from qlock.core.traces import read_traces
@@ -42,11 +44,8 @@ GATES: tuple[Rule, ...] = ("kld",)
 """Nothing is right or wrong, and nothing is written."""
 REFERENCE = True
 
-_LARGEST = 1e6  # nats; float32 logits of a working model give under 200
-_LEAST_STORED = (
-    -1e-2
-)  # 16 bits move a log-probability by 1.2e-4 at most; beyond a hundred times that nothing is sane
-_LEAST = -1e-4  # what rounding can do to a sum over a vocabulary in float32
+_LEAST = -1e-4
+"""Nats: what rounding can do to a sum over a vocabulary in float32."""
 
 
 class Params(Base, frozen=True, kw_only=True):
@@ -140,7 +139,7 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:
     if found is None:
         return Ungraded(why="got no divergences")
     scored = len(body.tokens) - body.score_from
-    least = _LEAST_STORED if params.stored else _LEAST
+    least = _LEAST + LEAST_NATS if params.stored else _LEAST
     for name, numbers, low in (
         ("nats", found.nats, 0.0),
         ("reference_nats", found.reference_nats, least),
@@ -150,7 +149,7 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:
         if len(numbers) != scored:
             return Ungraded(why=f"got {len(numbers)} scored tokens in `{name}`, expected {scored}")
         for position, number in enumerate(numbers):
-            if not low <= number <= _LARGEST:  # NaN fails both
+            if not low <= number <= LARGEST_NATS:  # NaN fails both
                 return Ungraded(
                     why=f"scored token {position}: got `{number}` {name}, expected a number of at least 0"
                 )

@@ -106,6 +106,15 @@ def test_no_figures_have_a_reason(outcomes: list[Outcome], why: str) -> None:
     assert kld_of(outcomes) == CannotTell(why=why)
 
 
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e7])
+def test_a_number_that_is_none_is_seen_in_every_column(place: int, number: float) -> None:
+    row: list[float] = [1.0, 1.0, 0.1, 0.1]
+    row[place] = number
+    found = kld_of([item([(1.0, 1.0, 0.1, 0.1, True), (row[0], row[1], row[2], row[3], True)])])
+    assert found == CannotTell(why=f"got `{abs(number)}` for a token, expected at most `1e+06` nats")
+
+
 costs = st.floats(0, 20, width=32)
 divergences = st.floats(0, 5, width=32)
 rows = st.tuples(costs, costs, divergences, divergences, st.booleans())

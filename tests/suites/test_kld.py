@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,9 @@ from msgspec.structs import replace
 
 from qlock.core.canon import to_struct
 from qlock.core.exchange import Completed, Diverge, Diverged, Divergence, Failed, Reply, Scored, Ungraded
+from qlock.core.kept_logits import decoded, encoded
 from qlock.core.traces import write_traces
+from qlock.engines.llama_cpp_python.measure import divergences_from_kept
 from qlock.errors import InputError
 from qlock.suites import kld, perplexity
 from qlock.suites.interface import Answer, Item, play_back
@@ -137,6 +140,25 @@ def test_tokens_of_a_trace_are_told_by_what_they_are() -> None:
     graded = outcome(diverged(pieces=("It is ", "12")), TRACES)
     assert isinstance(graded, Divergence)
     assert graded.token_kinds == ("prose", "number")
+
+
+def test_a_kept_row_of_a_large_vocabulary_may_leave_a_divergence_below_0() -> None:
+    vocabulary = 262_144
+    logits = np.full((2, vocabulary), -40.0, dtype=np.float32)
+    logits[:, 0] = 0.0
+    kept = decoded(encoded(logits), vocabulary).log_probabilities()
+    found = divergences_from_kept(kept.copy(), kept, np.zeros(2, dtype=np.int32))
+    assert found.reverse_kld_nats == pytest.approx([-math.log1p(vocabulary * math.exp(-16))] * 2, rel=1e-3)
+    reply = diverged(
+        nats=tuple(found.nats.tolist()),
+        reference_nats=tuple(found.reference_nats.tolist()),
+        kld_nats=tuple(found.kld_nats.tolist()),
+        reverse_kld_nats=tuple(found.reverse_kld_nats.tolist()),
+    )
+    assert isinstance(outcome(reply, replace(TEXT, stored=True)), Divergence)
+    assert outcome(diverged(kld_nats=(-0.2, 0.0)), replace(TEXT, stored=True)) == Ungraded(
+        why="scored token 0: got `-0.2` kld_nats, expected a number of at least 0"
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qlock.core.kept_logits import rounded_exp
+from qlock.core.kept_logits import LOOSE_SHARE, rounded_exp
 from qlock.core.kept_top import TopRows
 
 _BLOCK = 1 << 17
@@ -28,9 +28,6 @@ _BLOCK = 1 << 17
 
 _NEGLIGIBLE = np.float32(-16)
 """llama-perplexity leaves out tokens to which the kept reference gives a smaller log-probability."""
-
-_LOOSE_SHARE = 1e-3
-"""What the probabilities of a kept row may miss of 1 by rounding to 16 bits."""
 
 
 class NoFiguresError(ArithmeticError):
@@ -119,10 +116,10 @@ def divergences_from_kept(
     """The same against kept log-probabilities, as ``llama-perplexity --kl-divergence`` works it out.
 
     Source: the ``log_softmax`` with ``kl_divergence_result`` in ``tools/perplexity/perplexity.cpp``; ``exp`` is C's, so
-    that every digit is the same that it prints. The model's own
-    costs, too, are rounded to float32 as there, some 1e-6 nats beside those of ``nats_of``. Tokens to which the
-    reference gives less than e^−16 are left out of KL; in the other direction they count as likely as their kept value
-    says, which is too much. A kept cost that rounding has brought below 0 is 0.
+    that every digit is the same that it prints. The model's own costs, too, are rounded to float32 as there, some 1e-6
+    nats beside those of ``nats_of``. Tokens to which the reference gives less than e^−16 are left out of KL; in the
+    other direction they count as likely as their kept value says, which is too much. A kept cost that rounding has
+    brought below 0 is 0.
 
     Args:
         logits: Shape ``(rows, vocabulary)``.
@@ -265,12 +262,12 @@ def _sums(values: NDArray[np.float32]) -> NDArray[np.float64]:
 
 def _probabilities(kept: NDArray[np.float32], out: NDArray[np.float32]) -> NDArray[np.float32]:
     """``exp`` of kept rows, once they are some: a sum of 1, and what the 16 bits cut off below on top of it."""
-    if not (np.isfinite(kept.min(axis=1)).all() and (kept.max(axis=1) <= _LOOSE_SHARE).all()):
+    if not (np.isfinite(kept.min(axis=1)).all() and (kept.max(axis=1) <= LOOSE_SHARE).all()):
         raise KeptRowError
     rounded_exp(kept, out=out)
     totals = _sums(out)
     cut_off = kept.shape[1] * math.exp(_NEGLIGIBLE)
-    if not ((totals >= 1 - _LOOSE_SHARE) & (totals <= 1 + _LOOSE_SHARE + cut_off)).all():
+    if not ((totals >= 1 - LOOSE_SHARE) & (totals <= 1 + LOOSE_SHARE + cut_off)).all():
         raise KeptRowError
     return out
 
@@ -281,12 +278,12 @@ def _refuse_no_top_rows(kept: TopRows, targets: NDArray[np.int32], *, vocabulary
     if (ids[:, -1:] >= vocabulary).any() or (ids[:, 1:] == ids[:, :-1]).any():
         raise KeptRowError
     numbers = np.concatenate([theirs, kept.own[:, None], kept.rest[:, None]], axis=1)
-    if not (np.isfinite(numbers).all() and (numbers <= _LOOSE_SHARE).all()):
+    if not (np.isfinite(numbers).all() and (numbers <= LOOSE_SHARE).all()):
         raise KeptRowError
     is_alone = ~(kept.ids == targets[:, None]).any(axis=1)
     probabilities = np.exp(numbers, dtype=np.float64)
     totals = probabilities.sum(axis=1) - ~is_alone * probabilities[:, -2]
-    if (theirs[:, 1:] > theirs[:, :-1]).any() or (np.abs(totals - 1) > _LOOSE_SHARE).any():
+    if (theirs[:, 1:] > theirs[:, :-1]).any() or (np.abs(totals - 1) > LOOSE_SHARE).any():
         raise KeptRowError
 
 
