@@ -5,6 +5,7 @@ Does not live here: comparing (``flows.diff``) and showing a comparison (``repor
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 FORMATS = "html, json, junit, markdown or text"
 TREATMENTS = "weights, kv, context, template or sampling"
+
+_OURS = re.compile(
+    rb'<!doctype html>\n<html lang="en"><head>|<\?xml [^\n]*\n<testsuites name="qlock diff"|'
+    rb'\{"(?:ladder|comparison)_version":|## \d+ comparisons?\n|Ladder of |'
+    rb"(?:## \S+ )?(?:VALID|INVALID|INCOMPLETE): "
+)
+"""How a report begins, whatever its format: such a file is replaced by a newer one."""
 
 
 class Line(NamedTuple):
@@ -85,6 +93,10 @@ def _diff(means: Means, line: Line) -> Answer:
     name = "json" if line.as_json else line.format
     report = _report(name)
     world = means.world()
+    if line.output is not None:
+        from qlock.flows.writing import check_output
+
+        check_output(world, whole_path(world, line.output), _OURS)
     comparisons = flow.diff(
         world,
         flow.Asked(

@@ -8,6 +8,7 @@ Does not live here: the file (``core.traces``), and scoring traces (``suites.kld
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Record, Row
 from qlock.core.traces import TRACES_VERSION, Header, Trace, write_traces
 from qlock.core.verify import differences
-from qlock.errors import IncompleteError, UsageError
+from qlock.errors import AbsentError, IncompleteError, UsageError
 from qlock.flows.asking import Asker, Question, Respondent
 from qlock.flows.beside import build_folder, spec_of
 from qlock.flows.headers import header_of
@@ -36,9 +37,12 @@ from qlock.flows.proving import Opener
 from qlock.flows.refusal import refuse
 from qlock.flows.seat import Seat
 from qlock.flows.vocabularies import Vocabularies
-from qlock.flows.writing import write_file
+from qlock.flows.writing import check_output, write_file
+from qlock.world.files import shown
 from qlock.world.interface import World
 from qlock.world.render import Renderer
+
+_OURS = re.compile(rb'\{"traces_version":')
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +76,11 @@ def traces(world: World, asked: Asked, open_engine: Opener) -> Taken:
     """Write the traces of one job of a run.
 
     Raises:
-        UsageError: The run has no such suite or point, or nothing is written in the suite.
+        UsageError: The run has no such suite or point, nothing is written in the suite, or something else is in the
+            place of the output.
         IncompleteError: The run is not sealed.
         FindingsError: The model's files, or the prompts, are not as locked.
-        AbsentError: The run is not there.
+        AbsentError: The run is not there, or the folder to write in.
         InputError: A file of the run was changed after the seal.
         EngineError: The engine could not tokenize.
     """
@@ -83,6 +88,9 @@ def traces(world: World, asked: Asked, open_engine: Opener) -> Taken:
     if run.seal is None:
         raise IncompleteError(f"the run `{run.name}` is not sealed", hint="run its lock again to go on")
     job = _job(run, asked)
+    check_output(world, asked.output, _OURS)
+    if not asked.output.parent.is_dir():
+        raise AbsentError(f"there is no folder `{shown(str(asked.output.parent))}`", hint="make it first")
     sitting_of(run, job)  # held against the seal
     record = run.folder.present_record(job.name)
     found = tuple(_taken(world, run, job, record, asked=asked, open_engine=open_engine))

@@ -158,3 +158,18 @@ def test_a_page_and_a_list_of_cases(project: Project, typed: Type, name: str, st
     said = typed("diff", a_run(project, COMPARE), "--format", name, "--output", f"out/report.{name}")
     assert (said.code, said.out) == (0, f"out/report.{name}\n")
     assert (project.path / f"out/report.{name}").read_text().startswith(start)
+
+
+@pytest.mark.parametrize("name", ["html", "json", "junit", "markdown", "text"])
+def test_a_report_replaces_a_report_and_nothing_else(project: Project, typed: Type, name: str) -> None:
+    run = a_run(project, COMPARE)
+    for words in ([run], [f"{run}:A@plain", f"{run}:B@plain"], [run, "--at-most-gb", "1"]):
+        assert typed("diff", *words, "--format", name, "--output", "report").code in (0, 1, 4)
+    before = project.lock_path.read_bytes()
+    said = typed("diff", run, "--format", name, "--output", project.lock_path)
+    assert said.code == 2
+    assert said.talk == [
+        f"error: `{project.lock_path}` is already there, and this command did not write it",
+        "hint: name another file",
+    ]
+    assert project.lock_path.read_bytes() == before

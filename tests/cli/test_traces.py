@@ -6,7 +6,7 @@ import json
 
 from tests.cli.conftest import Type
 from tests.fakes.kld import add_kld
-from tests.fakes.project import Project, sealed
+from tests.fakes.project import Project, folder_of, sealed
 
 
 def test_traces_are_written_and_their_file_is_named(project: Project, typed: Type) -> None:
@@ -48,3 +48,18 @@ def test_a_run_that_is_not_sealed(project: Project, typed: Type) -> None:
     project.script.kills["q03"] = 99
     project.run()
     assert typed("traces", project.runs, "--suite", "digits", "-o", "x").code == 5
+
+
+def test_no_other_file_is_lost_and_no_folder_made(project: Project, typed: Type) -> None:
+    add_kld(project).lock()
+    ran = sealed(project)
+    record = folder_of(project, ran).path / "record/digits.A@plain.1.jsonl"
+    for path in (record, project.lock_path, project.path / "data/text.txt"):
+        before = path.read_bytes()
+        assert typed("traces", project.runs, "--suite", "digits", "-o", path).code == 2
+        assert path.read_bytes() == before
+    said = typed("traces", project.runs, "--suite", "digits", "-o", "none/a.jsonl")
+    assert (said.code, said.talk[0]) == (8, f"error: there is no folder `{project.path}/none`")
+    assert not (project.path / "none").exists()
+    for _ in range(2):
+        assert typed("traces", project.runs, "--suite", "digits", "-o", "data/a.jsonl").code == 0
