@@ -66,8 +66,21 @@ class Traces(Base, frozen=True, kw_only=True):
 
 
 def write_traces(header: Header, traces: Iterable[Trace]) -> bytes:
-    """The bytes of a file of traces."""
-    return b"".join(json_bytes(line) + b"\n" for line in (header, *traces))
+    """The bytes of a file of traces.
+
+    Raises:
+        InputError: Two traces have one id, as where an item is called what a later turn of another one is.
+    """
+    lines, seen = [json_bytes(header)], set[str]()
+    for trace in traces:
+        if trace.id in seen:
+            raise InputError(
+                f"got two traces of the name `{for_message(trace.id)}`, expected one",
+                hint="give the item another id that does not end as a turn of an item does",
+            )
+        seen.add(trace.id)
+        lines.append(json_bytes(trace))
+    return b"".join(line + b"\n" for line in lines)
 
 
 def read_traces(data: bytes) -> Traces:

@@ -45,6 +45,14 @@ def runs_folder(lock_path: Path, lock: Lock) -> Path:
     return project_of(lock_path) / "runs" / f"{lock.name}@{lock.device[0].name}"
 
 
+def project_of_run(path: Path, lock: Lock) -> Path | None:
+    """The project folder of a run; ``None`` where the run lies elsewhere than in ``runs_folder``."""
+    above = path.parent
+    if (above.parent.name, above.name) != ("runs", f"{lock.name}@{lock.device[0].name}"):
+        return None
+    return above.parent.parent
+
+
 def resolving_folder(spec_path: Path, spec: Spec) -> Path:
     """Where it is kept how a spec was resolved on another machine; no run has a name without ``@``."""
     return project_of(spec_path) / "runs" / "resolve" / spec.name

@@ -24,10 +24,11 @@ from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Record, Row
 from qlock.core.traces import TRACES_VERSION, Header, Trace, write_traces
 from qlock.core.verify import differences
-from qlock.errors import AbsentError, IncompleteError, UsageError
+from qlock.errors import AbsentError, IncompleteError, RefusedError, UsageError
 from qlock.flows.asking import Asker, Question, Respondent
 from qlock.flows.beside import build_folder, spec_of
 from qlock.flows.headers import header_of
+from qlock.flows.layout import project_of_run
 from qlock.flows.look import look
 from qlock.flows.opened import OpenRun, items_of, open_run, sitting_of
 from qlock.flows.papers import asker
@@ -79,14 +80,20 @@ def traces(world: World, asked: Asked, open_engine: Opener) -> Taken:
         UsageError: The run has no such suite or point, nothing is written in the suite, or something else is in the
             place of the output.
         IncompleteError: The run is not sealed.
+        RefusedError: The run was forced: its answers need not be those of what the lock says.
         FindingsError: The model's files, or the prompts, are not as locked.
-        AbsentError: The run is not there, or the folder to write in.
+        AbsentError: The run is not there, or not in its project, or the folder to write in is not there.
         InputError: A file of the run was changed after the seal.
         EngineError: The engine could not tokenize.
     """
     run = open_run(world, asked.path)
     if run.seal is None:
         raise IncompleteError(f"the run `{run.name}` is not sealed", hint="run its lock again to go on")
+    if run.seal.forced:
+        raise RefusedError(
+            f"the run `{run.name}` is marked: {', '.join(map(for_message, run.seal.forced))} may differ from its lock",
+            hint="run its lock again without --allow",
+        )
     job = _job(run, asked)
     check_output(world, asked.output, _OURS)
     if not asked.output.parent.is_dir():
@@ -127,6 +134,18 @@ def _job(run: OpenRun, asked: Asked) -> Job:
     raise UsageError(f"the point `{point}` does not sit the suite `{asked.suite}`")
 
 
+def _project(run: OpenRun) -> Path:
+    """Where the run's models and its spec are looked up."""
+    found = project_of_run(run.folder.path, run.lock)
+    if found is None:
+        where = f"runs/{run.lock.name}@{run.lock.device[0].name}"
+        raise AbsentError(
+            f"the run lies in `{run.folder.path.parent}`, expected `{where}` of its project",
+            hint=f"copy the run's folder into {where} of the project",
+        )
+    return found
+
+
 def _header(run: OpenRun, job: Job, record: Record, *, traces: int) -> Header:
     point = next(pin for pin in run.lock.point if pin.name == job.point)
     model = next(pin for pin in run.lock.model if pin.name == point.model)
@@ -154,7 +173,7 @@ def _taken(
     point = next(pin for pin in run.lock.point if pin.name == job.point)
     setting = next(setting for setting in run.lock.setting if setting.name == point.setting)
     suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
-    project = run.folder.path.parents[2]
+    project = _project(run)
     # Of the suite only its chat template is needed: what was asked lies in the run.
     part = msgspec.structs.replace(
         run.lock,

@@ -77,6 +77,12 @@ def test_a_file_that_is_none_is_refused(data: bytes, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_two_traces_of_one_name_are_not_written() -> None:
+    with pytest.raises(InputError) as caught:
+        write_traces(a_header(3), [a_trace("a#2"), a_trace("b"), a_trace("a#2")])
+    assert str(caught.value) == "got two traces of the name `a#2`, expected one"
+
+
 ids = st.lists(st.text(max_size=8), min_size=1, max_size=3, unique=True)
 tokens = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5).map(tuple)
 

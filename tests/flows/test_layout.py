@@ -8,6 +8,7 @@ from qlock.flows.layout import (
     lock_label,
     lock_path,
     project_of,
+    project_of_run,
     resolving_folder,
     runs_folder,
     spec_beside,
@@ -46,6 +47,17 @@ def test_a_spec_outside_of_specs_has_its_lock_below_its_own_folder() -> None:
 def test_runs_of_a_lock_lie_in_a_folder_of_its_name_and_device() -> None:
     lock = a_lock()
     assert runs_folder(Path("/p/locks/l.toml"), lock) == Path(f"/p/runs/{lock.name}@{lock.device[0].name}")
+
+
+def test_a_run_leads_back_to_its_project() -> None:
+    lock = a_lock()
+    run = runs_folder(Path("/p/locks/l.toml"), lock) / "5d9a31c9"
+    assert project_of_run(run, lock) == Path("/p")
+
+
+@pytest.mark.parametrize("path", ["/runs/5d9a31c9", "/5d9a31c9", "/p/runs/other@cpu/5d9a31c9"])
+def test_a_run_elsewhere_has_no_project(path: str) -> None:
+    assert project_of_run(Path(path), a_lock()) is None
 
 
 def test_how_a_spec_was_resolved_lies_beside_its_runs() -> None:

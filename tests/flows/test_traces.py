@@ -11,7 +11,7 @@ from qlock.core.exchange import Complete, Completed, Failed, Raw
 from qlock.core.lock import read_lock
 from qlock.core.traces import read_traces
 from qlock.engines.interface import Broken, Generate
-from qlock.errors import IncompleteError, InputError, UsageError
+from qlock.errors import AbsentError, IncompleteError, InputError, RefusedError, UsageError
 from qlock.flows import traces
 from qlock.flows.refusal import FindingsError
 from qlock.suites import tasks
@@ -124,6 +124,25 @@ def test_a_run_that_is_not_whole_gives_none(project: Project) -> None:
     project.script.replies["q03"] = Broken(id="q03", why="no")
     assert project.run().state == "incomplete"
     assert refused(project, IncompleteError).endswith("is not sealed")
+
+
+def test_a_run_that_was_forced_gives_none(project: Project) -> None:
+    fact = "device.cpu-amd-1a-02.cpu_model"
+    assert project.run(allow=(fact,)).state == "sealed"
+    assert refused(project, RefusedError) == (
+        f"the run `{project.lock_path.stem}/{next(project.runs.iterdir()).name}` is marked: "
+        "device.cpu-amd-1a-02.cpu_model may differ from its lock"
+    )
+
+
+@pytest.mark.parametrize("depth", ["", "far/away/from/here"])
+def test_a_run_that_lies_outside_of_its_project_gives_none(project: Project, depth: str) -> None:
+    elsewhere = project.path.parent / depth / "elsewhere"
+    assert project.run(runs=elsewhere).state == "sealed"
+    where = f"runs/{project.lock_path.stem}"
+    assert refused(project, AbsentError, path=next(elsewhere.iterdir())) == (
+        f"the run lies in `{elsewhere}`, expected `{where}` of its project"
+    )
 
 
 def test_a_record_that_was_changed_gives_none(project: Project) -> None:
