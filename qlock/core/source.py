@@ -81,7 +81,12 @@ def parse_source(text: str) -> Source:
     if kind == "url" and _USER.match(rest):
         # Not shown: it holds a password.
         raise InputError("an address with a user or a password in it is no source", hint="name it without")
-    if kind == "url" and url:
+    if kind == "url" and not url and _is_address(bare := rest.partition("#")[0]):
+        raise InputError(
+            f"got the address `{shown_address(bare)}` without a whole digest, expected `#sha256=` and 64 digits "
+            "of 0-9 and a-f behind it"
+        )
+    if kind == "url" and url and _is_address(url["url"]):
         return UrlSource(url=url["url"], sha256=f"sha256:{url['sha256']}")
     raise InputError(
         f"got `{for_message(text)}`, expected file:PATH, wheel:NAME==VERSION/MEMBER, "
@@ -99,7 +104,7 @@ def seen_address(text: str) -> str:
     if _USER.match(address):
         raise InputError("an address with a user or a password in it is no source", hint="name it without")
     match = _SEEN.match(address)
-    if match is None:
+    if match is None or not _is_address(match[1]):
         # What follows a question mark may be a signature, which is not shown.
         raise InputError(f"got `{for_message(text.partition('?')[0])}`, expected https://…")
     return match[1]
@@ -154,6 +159,16 @@ def beside(url: str, name: str) -> str:
 
 
 def shown_address(url: str) -> str:
-    """An address for people: host and path, without user, password, query and fragment."""
+    """An address for people: host, port and path, without user, password, query and fragment."""
     parts = urllib.parse.urlsplit(url)
-    return for_message(f"{parts.scheme}://{parts.hostname or ''}{parts.path}")
+    return for_message(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+
+
+def _is_address(text: str) -> bool:
+    """Whether a text is an https address that can be asked: a host, a port that is one, nothing invisible."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    return bool(_SEEN.match(text) and parts.hostname) and port != 0 and text.isprintable()

@@ -75,19 +75,32 @@ def test_each_kind_of_source_is_read(text: str, source: Source, name: str) -> No
         "hub:datasets/repo:Q4_0",
         "hub:spaces/owner/repo/m.gguf",
         "url:http://example.org/m.gguf",
-        "url:https://example.org/m.gguf",
         f"url:http://example.org/m.gguf#sha256={'0' * 64}",
-        "url:https://example.org/m.gguf#sha256=00",
+        f"url:https://127.0.0.1:99999/x.gguf#sha256={'0' * 64}",
+        f"url:https://127.0.0.1:x/x.gguf#sha256={'0' * 64}",
+        f"url:https://[::1/x.gguf#sha256={'0' * 64}",
+        f"url:https:///x.gguf#sha256={'0' * 64}",
+        f"url:https://h/a\x1b.gguf#sha256={'0' * 64}",
         "FILE:x",
     ],
 )
 def test_what_is_none_of_them_is_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_source(text)
-    shown = text.replace("\0", "\\x00")
+    shown = text.replace("\0", "\\x00").replace("\x1b", "\\x1b")
     assert str(caught.value) == (
         f"got `{shown}`, expected file:PATH, wheel:NAME==VERSION/MEMBER, hub:OWNER/REPO/FILE or "
         "url:https://…#sha256=…"
+    )
+
+
+@pytest.mark.parametrize("digest", ["", "#sha256=", "#sha256=zz", f"#sha256={'A' * 64}", "#md5=00"])
+def test_an_address_without_a_whole_digest_is_told_so(digest: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_source(f"url:https://example.org:1/m.gguf?token=1{digest}")
+    assert str(caught.value) == (
+        "got the address `https://example.org:1/m.gguf` without a whole digest, expected `#sha256=` and 64 digits "
+        "of 0-9 and a-f behind it"
     )
 
 
@@ -133,7 +146,9 @@ def test_any_text_is_a_source_or_an_error(text: str) -> None:
 
 
 def test_an_address_is_shown_without_secrets() -> None:
-    assert shown_address("https://user:word@h.example:8443/a\x1b/b?token=1#x") == "https://h.example/a\\x1b/b"
+    assert shown_address("https://user:word@h.example:8443/a\x1b/b?token=1#x") == (
+        "https://h.example:8443/a\\x1b/b"
+    )
 
 
 def test_a_file_beside_an_address_has_its_query_too() -> None:
@@ -146,3 +161,23 @@ def test_a_file_beside_an_address_has_its_query_too() -> None:
 )
 def test_an_address_to_look_at_needs_no_digest(text: str) -> None:
     assert seen_address(text) == "https://h/m.gguf"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://127.0.0.1:99999/x.gguf", "https://[::1/x.gguf", "https:///x.gguf", "https://h/a\x1b.gguf"],
+)
+def test_an_address_that_cannot_be_asked_is_refused(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        seen_address(f"url:{text}?token=1")
+    shown = text.replace("\x1b", "\\x1b")
+    assert str(caught.value) == f"got `url:{shown}`, expected https://…"
+
+
+@given(st.text(max_size=40).map("url:https://{}".format))
+def test_any_address_can_be_shown_or_is_refused(text: str) -> None:
+    try:
+        url = seen_address(text)
+    except InputError:
+        return
+    assert shown_address(url).startswith("https://")

@@ -138,6 +138,8 @@ class RealRemote:
                     take(Answer(first, total, counted(_bounded(response.iter_bytes(), end - first))))
             except httpx.TooManyRedirects:
                 raise AbsentError(f"`{shown_address(url)}` leads on and on without end") from None
+            except httpx.InvalidURL:
+                raise InputError(f"`{shown_address(url)}` is no address that can be asked") from None
             except httpx.HTTPError as error:
                 raise BusyError(f"cannot reach it ({type(error).__name__})") from None
 

@@ -95,7 +95,9 @@ def test_a_cut_transfer_is_gone_on_with(stub: FakeHub, remote: RealRemote, url: 
         f"bytes=0-{len(DATA) - 1}",
         f"bytes=1000-{len(DATA) - 1}",
     ]
-    assert said == ["`http://127.0.0.1`: cannot reach it (RemoteProtocolError); waiting 1 s"]
+    assert said == [
+        f"`http://127.0.0.1:{stub.cdn.server_port}`: cannot reach it (RemoteProtocolError); waiting 1 s"
+    ]
 
 
 def test_what_an_earlier_fetch_left_is_gone_on_with(
@@ -104,7 +106,7 @@ def test_what_an_earlier_fetch_left_is_gone_on_with(
     stub.trouble.cut_after = [1, 1_000, 0, 0, 0]
     assert refused(lambda: remote.fetch(url, sha256=SHA256)) == (
         AbsentError,
-        "`http://127.0.0.1` did not answer in 4 tries: cannot reach it (RemoteProtocolError)",
+        f"`http://127.0.0.1:{stub.cdn.server_port}` did not answer in 4 tries: cannot reach it (RemoteProtocolError)",
         "run it again later",
     )
     stub.seen.clear()
@@ -144,7 +146,7 @@ def test_what_is_not_there_is_named(remote: RealRemote, url: str) -> None:
 def test_a_server_that_nobody_answers_for_is_given_up(remote: RealRemote, said: list[str]) -> None:
     assert refused(lambda: remote.size_bytes("http://127.0.0.1:9/m.gguf")) == (
         AbsentError,
-        "`http://127.0.0.1` did not answer in 4 tries: cannot reach it (ConnectError)",
+        "`http://127.0.0.1:9` did not answer in 4 tries: cannot reach it (ConnectError)",
         "run it again later",
     )
     assert [line.rpartition("; ")[2] for line in said] == ["waiting 1 s", "waiting 2 s", "waiting 4 s"]
@@ -165,7 +167,7 @@ def test_a_rate_limit_is_waited_for_within_bounds_and_nobody_begins_again(
         address = f"{stub.endpoint}/{name}.gguf?key=secret"
         assert refused(lambda address=address: remote.size_bytes(address)) == (  # type: ignore[misc]
             AbsentError,
-            f"`http://127.0.0.1` {answer}",
+            f"`{stub.endpoint}` {answer}",
             "run it again later",
         )
     assert len(stub.seen) == tries
@@ -201,6 +203,14 @@ def test_a_cache_that_cannot_be_written_is_one_line(
         AbsentError,
         f"qlock's cache `{tmp_path / 'url'}` cannot be written: read-only file system",
         "set QLOCK_CACHE to a folder that can be written",
+    )
+
+
+def test_an_address_that_cannot_be_asked_is_refused(remote: RealRemote) -> None:
+    assert refused(lambda: remote.size_bytes("https://xn--\u00e9/m.gguf?key=secret")) == (
+        InputError,
+        "`https://xn--\u00e9/m.gguf` is no address that can be asked",
+        "",
     )
 
 
