@@ -1,8 +1,8 @@
 """The file of kept log-probabilities that ``llama-perplexity --save-all-logits`` writes and ``--kl-divergence`` reads.
 
 All little-endian and without alignment: ``_logits_``; window, vocabulary and number of windows (int32); the token ids
-of every window as they stand in the text (int32; also where BOS takes the place of the first one when they are
-decoded). Then a row for each scored token: a step and the lowest log-probability (float32), and for each token of the
+of every window (int32; llama.cpp writes them as they stand in the text, also where BOS takes the place of the first one
+when they are decoded, and qlock as they are asked). Then a row for each scored token: a step and the lowest log-probability (float32), and for each token of the
 vocabulary how many steps it lies above the lowest (uint16, one more of 0 where the vocabulary is odd). Scored is the
 last half of a window: the predictions made at token ``window // 2`` and after it.
 
@@ -149,7 +149,7 @@ def head_bytes(layout: Layout, tokens: NDArray[np.int32]) -> bytes:
 
     Args:
         layout: Of the file.
-        tokens: Ids of every part as they stand in the text, shape ``(parts, window)``.
+        tokens: Ids of every part as asked, so with BOS where it takes the place of the first one, shape ``(parts, window)``.
     """
     if tokens.shape != (layout.parts, layout.window_tokens):
         raise ValueError(f"got tokens of shape `{tokens.shape}`")

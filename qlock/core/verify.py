@@ -9,7 +9,7 @@ Rules, in the order in which a run meets them:
 5. read-back: what the running engine says of its setting;
 6. prompts: items, rendered text and token ids of every suite;
 7. canaries: tokens and logits of the fixed prompts;
-8. after the last item: rules 1, 2 and 4 again.
+8. after the last item: rules 1, 2 and 4 again, and that kept files of a reference were not touched.
 
 Every finding is collected; none stops the others. What was locked and could not be seen is a finding too ("cannot
 verify"): it is not a pass. Which leaves there are comes from the structs (``core.effects``), so a new pin is checked

@@ -9,9 +9,10 @@ Does not live here: the reference's pins (``flows.references``), the files (``fl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from qlock.core.lock import PointPin, SuitePin
-from qlock.core.plan import Job
+from qlock.core.plan import Job, jobs
 from qlock.core.units import bytes_text
 from qlock.core.verify import Finding, differences, missing
 from qlock.engines.interface import Engine, KeptFile
@@ -20,6 +21,7 @@ from qlock.flows.kept_base import (
     KeptBase,
     Part,
     base_of,
+    base_of_job,
     bases_of,
     check_room_on_disk,
     held,
@@ -32,6 +34,7 @@ from qlock.flows.loaded import is_untouched, loaded_file, touched
 from qlock.flows.preparing import Progress, Stage, load_of, papers, take_point
 from qlock.flows.references import is_beside, is_stored, load_beside
 from qlock.flows.refusal import refuse
+from qlock.flows.sealing import note_loaded
 
 
 class HeldAgainst:
@@ -85,10 +88,13 @@ class HeldAgainst:
     def _from_file(self, engine: Engine, base: KeptBase) -> None:
         stage = self._stage
         # Before its bytes are read, so that whatever happens to it from then on shows.
-        stage.kept.setdefault(base.path, loaded_file(base.where, base.path))
+        seen = loaded_file(base.place, base.path) if base.path.exists() else None
         refuse(look_at(stage.world, base), allow=stage.allow)
         # What nobody said to be whole has no digest to be held to, so nothing may allow it.
         refuse([] if is_whole(stage.world, base) else [_not_whole(base)], allow=())
+        if seen is not None and base.path not in stage.kept:
+            stage.kept[base.path] = seen
+            note_loaded(stage.folder, stage.segment, seen)
         engine.refer(KeptFile(path=str(base.path)))
 
 
@@ -97,7 +103,7 @@ def _not_whole(base: KeptBase) -> Finding:
     return missing("suite-files", base.where, "whole", why)
 
 
-def write_bases(stage: Stage, jobs: Iterable[Job]) -> bool:
+def write_bases(stage: Stage, todo: Iterable[Job]) -> bool:
     """Write every kept file that jobs need and that is not whole; gives whether all are there now.
 
     Raises:
@@ -105,34 +111,42 @@ def write_bases(stage: Stage, jobs: Iterable[Job]) -> bool:
         AbsentError: Another process holds one and adds nothing to it, or the disk is full.
         EngineError: The engine died again and again.
     """
-    bases = bases_of(stage.lock, jobs, stage.folder.whole.parent)
+    bases = bases_of(stage.lock, todo, stage.folder.whole.parent)
     for base in bases:
         refuse(look_at(stage.world, base), allow=stage.allow)
     return all(is_whole(stage.world, base) or _write(stage, base) for base in bases)
 
 
-def check_disk(stage: Stage, jobs: Iterable[Job]) -> None:
+def check_disk(stage: Stage, todo: Iterable[Job]) -> None:
     """Stop before anything is loaded where the disk has no room for the files that jobs need.
 
     Raises:
         AbsentError: With what is needed and what there is.
     """
     runs = stage.folder.whole.parent
-    check_room_on_disk(stage.world, bases_of(stage.lock, jobs, runs), runs)
+    check_room_on_disk(stage.world, bases_of(stage.lock, todo, runs), runs)
 
 
 def kept_again(stage: Stage) -> list[Finding]:
-    """Rule 8: kept files that are no longer those that were looked at."""
-    found = []
+    """Rule 8: kept files that are no longer those that were looked at, for each suite that reads them."""
+    found: list[Finding] = []
     for path, before in stage.kept.items():
         try:
             now = loaded_file(before.where, path)
         except AbsentError as error:
-            found.append(missing("after-the-run", before.where, "present", str(error)))
+            why = str(error)
+            found += [missing("after-the-run", where, "present", why) for where in _readers(stage, path)]
             continue
         if not is_untouched(before, now):
-            found.append(touched(before.where))
+            found += [touched(where) for where in _readers(stage, path)]
     return found
+
+
+def _readers(stage: Stage, path: Path) -> list[str]:
+    """The places in findings of a kept file: one for each suite that reads it."""
+    runs = stage.folder.whole.parent
+    bases = (base_of_job(stage.lock, job, runs) for job in jobs(stage.lock))
+    return sorted({base.where for base in bases if base is not None and base.path == path})
 
 
 def _write(stage: Stage, base: KeptBase) -> bool:

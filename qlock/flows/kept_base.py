@@ -73,6 +73,11 @@ class KeptBase(msgspec.Struct, frozen=True, kw_only=True):
         return f"suite.{self.suite}.reference.kept"
 
     @property
+    def place(self) -> str:
+        """What it is called in ``Segment.loaded``: suites may share it."""
+        return f"{FOLDER}/{self.path.name}"
+
+    @property
     def journal(self) -> Path:
         """Whose file it is, and which parts are there."""
         return self.path.with_suffix(".jsonl")
@@ -96,13 +101,20 @@ def bases_of(lock: Lock, jobs: Iterable[Job], runs: Path) -> tuple[KeptBase, ...
         jobs: Those that are open.
         runs: The folder of all runs of the lock's spec.
     """
-    suites = {suite.name: suite for suite in lock.suite if is_stored(suite)}
     found: dict[Path, KeptBase] = {}
     for job in jobs:
-        if job.suite in suites and job.point != suites[job.suite].reference:
-            base = base_of(lock, suites[job.suite], job.point, runs)
+        base = base_of_job(lock, job, runs)
+        if base is not None:
             found.setdefault(base.path, base)
     return tuple(found.values())
+
+
+def base_of_job(lock: Lock, job: Job, runs: Path) -> KeptBase | None:
+    """The kept file that a job reads; ``None`` where it reads none."""
+    suite = next(suite for suite in lock.suite if suite.name == job.suite)
+    if not is_stored(suite) or job.point == suite.reference:
+        return None
+    return base_of(lock, suite, job.point, runs)
 
 
 def base_of(lock: Lock, suite: SuitePin, point: str, runs: Path) -> KeptBase:

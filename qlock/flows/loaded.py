@@ -16,7 +16,7 @@ from qlock.core.base import Base, Count
 from qlock.core.lock import ModelPin
 from qlock.core.verify import Finding
 from qlock.engines.interface import Engine
-from qlock.errors import AbsentError
+from qlock.errors import AbsentError, QlockError
 from qlock.world.files import error_of
 
 
@@ -24,7 +24,7 @@ class LoadedFile(Base, frozen=True, kw_only=True):
     """A file as the file system had it when its digest was looked at, before it was loaded."""
 
     where: str
-    """Place in the lock: ``model.A.file.a.gguf``."""
+    """Place in the lock: ``model.A.file.a.gguf``; of a kept file, beside the folders of runs: ``references/ID.kld``."""
     device: Count
     inode: Count
     size_bytes: Count
@@ -67,6 +67,14 @@ def is_untouched(before: LoadedFile, now: LoadedFile) -> bool:
     if (before.inode, before.size_bytes, before.mtime_ns) != (now.inode, now.size_bytes, now.mtime_ns):
         return False
     return before.ctime_ns == now.ctime_ns or before.links != now.links
+
+
+def lies_untouched(before: LoadedFile, path: Path) -> bool:
+    """Whether the file lies at ``path``, and nobody wrote to it or replaced it; false where that cannot be seen."""
+    try:
+        return is_untouched(before, loaded_file(before.where, path))
+    except QlockError:
+        return False
 
 
 def engine_libraries(engine: Engine, pin: facts.Engine) -> tuple[LoadedFile, ...]:

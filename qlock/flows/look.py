@@ -6,6 +6,7 @@ the comparing itself (``core.verify``), and what a finding leads to (``flows.run
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from qlock.core.spec import ModelSpec
 from qlock.core.verify import Finding, Rule, differences, missing, refuses
 from qlock.errors import QlockError
 from qlock.flows.device import locked_device, opener
-from qlock.flows.loaded import LoadedFile, is_untouched, loaded_file, model_places, touched
+from qlock.flows.loaded import LoadedFile, is_untouched, lies_untouched, loaded_file, model_places, touched
 from qlock.flows.moving import model_why
 from qlock.flows.pinning import MOST_DATA_BYTES, TEMPLATE_KEY
 from qlock.flows.places import Places
@@ -251,19 +252,21 @@ def _data(world: World, file: SuiteFile, places: Places) -> bytes | str:
     return why if wrong is None else wrong
 
 
-def is_as_loaded(lock: Lock, sight: Sight) -> bool:
-    """Rule 8 for models in no time, for whoever is being ended: untouched files have the bytes that were looked at."""
+def is_as_loaded(lock: Lock, sight: Sight, kept: Mapping[Path, LoadedFile]) -> bool:
+    """Rule 8 for models and kept files in no time, for whoever is being ended: untouched ones are as they were looked at.
+
+    Args:
+        lock: What is locked.
+        sight: What was found before the run.
+        kept: Every kept file that was used, as it was when it was looked at.
+    """
     before = {file.where: file for file in sight.loaded}
     weights = {**sight.other_weights, **sight.weights}
     for model in lock.model:
         for path, where in zip(weights.get(model.name, ()), model_places(model), strict=False):
-            try:
-                now = loaded_file(where, Path(path))
-            except QlockError:
+            if not lies_untouched(before[where], Path(path)):
                 return False
-            if not is_untouched(before[where], now):
-                return False
-    return True
+    return all(lies_untouched(seen, path) for path, seen in kept.items())
 
 
 def look_again(world: World, lock: Lock, sight: Sight, places: Places) -> list[Finding]:

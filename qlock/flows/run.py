@@ -32,6 +32,7 @@ from qlock.flows.grading import TrialFailure
 from qlock.flows.held_against import check_disk, kept_again, write_bases
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.libraries import Libraries
+from qlock.flows.loaded import LoadedFile
 from qlock.flows.look import Sight, is_as_loaded, look, look_again, stopping_findings
 from qlock.flows.places import Places
 from qlock.flows.preparing import Progress, Stage
@@ -215,6 +216,7 @@ class _Run:
         self._taken: dict[str, str] = {}
         self._segment = 0
         self._measured = 0
+        self._kept: dict[Path, LoadedFile] = {}
         self._broken: list[Broken] = []
         self._anchors = Anchors(scene.folder, scene.lock)
         self._late: list[Finding] = []
@@ -243,7 +245,7 @@ class _Run:
             ran = self._measure()
         except (QlockError, KeyboardInterrupt, SystemExit):
             with contextlib.suppress(QlockError):
-                self._looked_again = self._looked_again or is_as_loaded(self._lock, self._sight)
+                self._looked_again = self._looked_again or is_as_loaded(self._lock, self._sight, self._kept)
                 self._end_segment()
             raise
         self._end_segment()
@@ -325,7 +327,7 @@ class _Run:
             talk=self._scene.talk,
             on_row=self._count,
             on_ready=self._libraries.note,
-            kept={},
+            kept=self._kept,
             is_over=self._is_over,
         )
 

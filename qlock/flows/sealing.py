@@ -6,7 +6,8 @@ themselves (``flows.run_folder``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 from msgspec import UNSET
@@ -19,7 +20,8 @@ from qlock.core.record import Record, Seal, SealedJob, run_answers_digest
 from qlock.errors import InputError
 from qlock.flows.device import locked_device
 from qlock.flows.fitting import refuse_misfit
-from qlock.flows.loaded import LoadedFile, is_untouched, model_places
+from qlock.flows.kept_base import base_of_job
+from qlock.flows.loaded import LoadedFile, is_untouched, lies_untouched, model_places
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.scores import write_grades
 from qlock.flows.segments import FACTS_VERSION, RunFacts, Segment
@@ -81,13 +83,17 @@ def set_doubtful_aside(
     models = {model.name: model_places(model) for model in lock.model}
     facts = folder.facts()
     taken_out = False
+    runs = folder.whole.parent
     for number, segment in enumerate(facts.segment):
         before = {} if segment.looked_again else {file.where: file for file in segment.loaded}
         for job in () if segment.looked_again else jobs:
-            is_sure = job.name in segment.taken_over or all(
-                where in before and where in now and is_untouched(before[where], now[where])
-                for model in models_of(lock, job)
-                for where in models[model]
+            is_sure = job.name in segment.taken_over or (
+                all(
+                    where in before and where in now and is_untouched(before[where], now[where])
+                    for model in models_of(lock, job)
+                    for where in models[model]
+                )
+                and _is_base_untouched(lock, job, runs, before)
             )
             if not is_sure:
                 taken_out = folder.set_aside(job.name, number) or taken_out
@@ -96,6 +102,12 @@ def set_doubtful_aside(
         segments = tuple(msgspec.structs.replace(segment, looked_again=True) for segment in facts.segment)
         folder.write_facts(msgspec.structs.replace(facts, segment=segments))
     return taken_out
+
+
+def _is_base_untouched(lock: Lock, job: Job, runs: Path, before: Mapping[str, LoadedFile]) -> bool:
+    """Whether the kept file that a job reads is still the one that it read."""
+    base = base_of_job(lock, job, runs)
+    return base is None or (base.place in before and lies_untouched(before[base.place], base.path))
 
 
 def begin_segment(
@@ -130,6 +142,15 @@ def begin_segment(
     )
     folder.write_facts(RunFacts(facts_version=FACTS_VERSION, segment=(*before.segment, segment)))
     return len(before.segment)
+
+
+def note_loaded(folder: RunFolder, number: int, file: LoadedFile) -> None:
+    """Note that a stretch of running uses one more file, before anything is measured with it."""
+    before = folder.facts()
+    segment = before.segment[number]
+    after = msgspec.structs.replace(segment, loaded=(*segment.loaded, file))
+    segments = (*before.segment[:number], after, *before.segment[number + 1 :])
+    folder.write_facts(msgspec.structs.replace(before, segment=segments))
 
 
 def end_segment(

@@ -36,7 +36,7 @@ class Segment(Base, frozen=True, kw_only=True):
     taken_over: dict[str, str]
     """Job to the sealed run beside this one that its record was copied from."""
     loaded: tuple[LoadedFile, ...] = ()
-    """The models' files, as they were when it began."""
+    """The models' files, as they were when it began, and each kept file, as it was before it was used."""
     memory: dict[str, tuple[facts.Buffer, ...]] = {}
     """What each point that was loaded took, as the engine told; of one whose records were taken over, as it told there."""
     other_timing: dict[str, str] = {}

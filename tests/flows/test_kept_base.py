@@ -18,7 +18,7 @@ from qlock.core.canon import from_json
 from qlock.core.kept_base import Identity
 from qlock.core.kept_logits import layout_in
 from qlock.core.plan import jobs
-from qlock.engines.interface import Broken, Keep, Load, Work
+from qlock.engines.interface import Broken, Contrast, Keep, Load, Work
 from qlock.errors import AbsentError, EngineError
 from qlock.flows import check, kept_base
 from qlock.flows.resolve import read_lock_file
@@ -27,8 +27,12 @@ from qlock.world.interface import HeldError
 from tests.conftest import ROOT
 from tests.fakes.documents import a_digest
 from tests.fakes.engine import FakeEngine
-from tests.fakes.kld import add_kld
+from tests.fakes.kld import KLD, add_kld
 from tests.fakes.project import Project, sealed, tiny_gguf, undisturbed, wheres
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nobody expects it."""
 
 
 def stored(place: Path) -> Project:
@@ -54,6 +58,11 @@ def kept(project: Project) -> Path:
 def written(project: Project) -> list[int]:
     """Parts in the order in which they were asked for."""
     return [work.part for work in project.script.work if isinstance(work, Keep)]
+
+
+def contrasted(project: Project) -> list[str]:
+    """Items that were held against something, in the order in which they were asked."""
+    return [work.id for work in project.script.work if isinstance(work, Contrast)]
 
 
 def distances(ran: Ran) -> dict[str, float]:
@@ -486,6 +495,75 @@ def test_what_was_read_from_a_file_that_was_touched_meanwhile_is_measured_again(
     assert project.run().answers_digest == expected
     # All jobs of the suite, and no other's.
     assert project.script.asked == [f"window-000{number}" for number in (1, 2, 3)] * 2
+
+
+def replaced(path: Path) -> None:
+    """Another file of the same bytes in its place."""
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("touch, again", [(lambda _: None, [2, 3]), (replaced, [1, 2, 3])])
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, Killed])
+def test_a_run_that_is_ended_while_it_reads_a_file_doubts_one_that_was_touched(
+    project: Project, end: type[BaseException], touch: Callable[[Path], None], again: list[int]
+) -> None:
+    expected = undisturbed(project)
+
+    def stop(item: str) -> None:
+        if item == "window-0002" and "distance.B" in project.progress[-1].job:
+            touch(kept(project))
+            raise end
+
+    project.script.before_item = stop
+    with pytest.raises(end):
+        project.run(repeat_lock=True)
+    project.script.before_item = lambda _: None
+    project.script.work.clear()
+    assert project.run().answers_digest == expected
+    assert contrasted(project) == [f"window-000{number}" for number in again]
+
+
+def test_a_file_that_went_after_a_kill_leaves_nothing_that_was_read_from_it(project: Project) -> None:
+    expected = undisturbed(project)
+
+    def stop(item: str) -> None:
+        if item == "window-0002" and "distance.B" in project.progress[-1].job:
+            raise Killed
+
+    project.script.before_item = stop
+    with pytest.raises(Killed):
+        project.run(repeat_lock=True)
+    project.script.before_item = lambda _: None
+    kept(project).unlink()
+    project.script.work.clear()
+    assert project.run().answers_digest == expected
+    assert contrasted(project) == ["window-0001", "window-0002", "window-0003"]
+
+
+def test_suites_that_share_a_file_are_doubted_together(tmp_path: Path) -> None:
+    second = KLD.replace('"distance"', '"second"') + "stored = true\n"
+    project = add_kld(Project(tmp_path), more=f"stored = true\n{second}")
+    project.lock()
+
+    def touch(item: str) -> None:
+        if item == "window-0003" and "second.B" in project.progress[-1].job:
+            replaced(kept(project))
+
+    project.script.before_item = touch
+    ran = project.run()
+    assert (ran.state, wheres(ran)) == (
+        "refused",
+        [
+            ("after-the-run", "suite.distance.reference.kept.touched"),
+            ("after-the-run", "suite.second.reference.kept.touched"),
+        ],
+    )
+    project.script.before_item = lambda _: None
+    project.script.asked.clear()
+    sealed(project)
+    assert project.script.asked == [f"window-000{number}" for number in (1, 2, 3)] * 4
 
 
 def test_a_file_of_something_else_is_seen_before_anything_is_run(project: Project) -> None:
