@@ -72,7 +72,7 @@ def build() -> Path:
 def load_of(model: Path) -> Load:
     """With one slot, two threads, and qlock's own defaults."""
     asked = SettingSpec(name="plain", context_tokens=WINDOW_TOKENS, slots=1, threads=2)
-    setting: Setting = pinning.setting(asked, None)
+    setting: Setting = pinning.setting(asked, None, engine="llama-cpp-python")
     return Load(weights=(str(model),), setting=setting)
 
 

@@ -108,6 +108,8 @@ class Setting(Base, frozen=True, kw_only=True):
     slots_requested: Annotated[Positive, _NOTE]
     slots_why: Annotated[str, _NOTE]
     """Why fewer slots than asked; empty when as asked."""
+    replicas: Annotated[Positive, _TIMING]
+    """Processes that share the items among them, each with all its slots; answers do not depend on how many there are."""
     batch_tokens: Positive
     ubatch_tokens: Positive
     threads: Positive

@@ -93,7 +93,9 @@ class SettingSpec(Base, frozen=True, kw_only=True):
     name: Name
     context_tokens: Tokens = 2048
     """Of each slot; rounded up by llama.cpp to a multiple of 256, which the lock then says."""
-    slots: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
+    slots: Annotated[int, msgspec.Meta(ge=1, le=64)] | UnsetType = UNSET
+    """8, or 1 where the engine has one alone."""
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     """How many items are decoded side by side, always in full rows."""
     batch_tokens: Tokens = 2048
     ubatch_tokens: Tokens = 512

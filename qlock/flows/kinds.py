@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from qlock.core.base import Base, Positive
 from qlock.core.canon import known_keys, to_struct, unknown_key
 from qlock.core.escape import for_message
@@ -95,6 +97,25 @@ def engine_opener(kind: str) -> Callable[..., Engine]:
     module = _member("qlock.engines", kind, what="engine kind", where="engine.kind")
     opener: Callable[..., Engine] = vars(module)["open_engine"]
     return opener
+
+
+class EngineShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine does several items at once."""
+
+    slots_max: int
+    """Rows of a decode in one process."""
+    replicas_max: int
+    """Processes."""
+
+
+def engine_shape(kind: str) -> EngineShape:
+    """How an engine called ``kind`` does several items at once.
+
+    Raises:
+        InputError: There is none; the known ones are named.
+    """
+    parts = vars(_member("qlock.engines", kind, what="engine kind", where="engine.kind"))
+    return EngineShape(slots_max=parts["SLOTS_MAX"], replicas_max=parts["REPLICAS_MAX"])
 
 
 def members(package: str) -> tuple[str, ...]:

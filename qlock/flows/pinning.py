@@ -19,28 +19,40 @@ from qlock.core.source import shown_source
 from qlock.core.spec import SettingSpec, Spec, SuiteSpec, suite_points
 from qlock.errors import InputError, QlockError
 from qlock.flows.data_files import located
-from qlock.flows.kinds import SuiteKind, params_of, suite_kind
+from qlock.flows.kinds import EngineShape, SuiteKind, engine_shape, params_of, suite_kind
 from qlock.flows.proving import Exam
 from qlock.world.interface import World
 
 TEMPLATE_KEY = "prompt.template"
 MOST_DATA_BYTES = 2 << 30
 _PAD_TOKENS = 256
+_SLOTS = 8
+"""Where the spec says nothing, and the engine has as many."""
 
 
-def setting(asked: SettingSpec, old: Lock | None) -> facts.Setting:
+def setting(asked: SettingSpec, old: Lock | None, *, engine: str) -> facts.Setting:
     """A setting completely written out; the fallback that an older lock found is kept.
 
     llama.cpp pads the context to a multiple of 256 and cuts the batch to the context: the lock says what it will do.
+
+    Args:
+        asked: As the spec has it.
+        old: An older lock.
+        engine: Kind of the engine, which has slots or replicas.
+
+    Raises:
+        InputError: The engine does not have as many of them.
     """
+    slots = _slots(asked, engine_shape(engine), engine)
     context = -(-asked.context_tokens // _PAD_TOKENS) * _PAD_TOKENS
-    batch = min(asked.batch_tokens, context * asked.slots)
+    batch = min(asked.batch_tokens, context * slots)
     made = facts.Setting(
         name=asked.name,
         context_tokens=context,
-        slots=asked.slots,
-        slots_requested=asked.slots,
+        slots=slots,
+        slots_requested=slots,
         slots_why="",
+        replicas=asked.replicas,
         batch_tokens=batch,
         ubatch_tokens=min(asked.ubatch_tokens, batch),
         threads=asked.threads,
@@ -62,6 +74,22 @@ def setting(asked: SettingSpec, old: Lock | None) -> facts.Setting:
         if before == narrow:
             return before
     return made
+
+
+def _slots(asked: SettingSpec, shape: EngineShape, engine: str) -> int:
+    here = f"setting.{asked.name}"
+    if asked.replicas > shape.replicas_max:
+        raise InputError(
+            f"got `{asked.replicas}`, expected `{shape.replicas_max}`: the engine `{engine}` is one process",
+            hint="set `slots`: these are decoded side by side",
+        ).within(f"{here}.replicas")
+    slots = min(_SLOTS, shape.slots_max) if asked.slots is UNSET else asked.slots
+    if slots > shape.slots_max:
+        raise InputError(
+            f"got `{slots}`, expected `{shape.slots_max}`: a process of the engine `{engine}` does one item at a time",
+            hint="set `replicas`: these are several processes",
+        ).within(f"{here}.slots")
+    return slots
 
 
 def fallen_back(setting: facts.Setting, why: str) -> facts.Setting:

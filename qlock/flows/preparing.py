@@ -68,10 +68,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the time is up: then nothing more is asked."""
 
 
-def slots_of(stage: Stage, point: str) -> int:
-    """How many rows a point decodes side by side."""
+def rows_of(stage: Stage, point: str) -> int:
+    """How many items of a point are done side by side, over all its processes."""
     pin = next(pin for pin in stage.lock.point if pin.name == point)
-    return load_of(stage.lock, pin, stage.weights[pin.model]).setting.slots
+    setting = load_of(stage.lock, pin, stage.weights[pin.model]).setting
+    return setting.slots * setting.replicas
 
 
 def prepare_point(

@@ -155,7 +155,11 @@ def _ground(world: World, spec: Spec, here: Here, order: Order, asked: Asked) ->
         device_missing=here.missing,
         weighed=gather(world, spec.model, order),
         settings=tuple(
-            pinning.setting(setting, None if _is_named("setting", setting.name, asked.upgrade) else order.old)
+            pinning.setting(
+                setting,
+                None if _is_named("setting", setting.name, asked.upgrade) else order.old,
+                engine=spec.engine.kind,
+            )
             for setting in spec.setting
         ),
     )

@@ -31,7 +31,9 @@ def check_room(world: World, load: Load, *, beside: Load | None = None) -> None:
     loads = (load,) if beside in (None, load) else (load, beside)
     weights = {load.weights: _weights_bytes(world, load) for load in loads}
     cache_bytes = sum(
-        footprint(header_of(world, Path(load.weights[0])), 0, load.setting).cache_bytes for load in loads
+        footprint(header_of(world, Path(load.weights[0])), 0, load.setting).cache_bytes
+        * load.setting.replicas
+        for load in loads
     )
     weights_bytes = sum(weights.values())
     needed = weights_bytes + cache_bytes
@@ -42,11 +44,12 @@ def check_room(world: World, load: Load, *, beside: Load | None = None) -> None:
             f"{who} at least {bytes_text(needed)} of memory "
             f"(weights {bytes_text(weights_bytes)}, KV cache {bytes_text(cache_bytes)}), "
             f"and there is {bytes_text(memory.total_bytes)} ({memory.limited_by})",
-            hint="lower `slots` or `context_tokens` of the setting, or measure on a larger machine"
+            hint="lower `slots`, `replicas` or `context_tokens` of the setting, or measure on a larger machine"
             if beside is None
             else "set `stored = true` in the suite: then they are loaded one after the other",
         )
 
 
 def _weights_bytes(world: World, load: Load) -> int:
-    return sum(world.files.read_prefix(Path(path), 1, "model").size_bytes for path in load.weights)
+    copies = 1 if load.setting.mmap else load.setting.replicas
+    return copies * sum(world.files.read_prefix(Path(path), 1, "model").size_bytes for path in load.weights)

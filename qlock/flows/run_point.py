@@ -24,7 +24,7 @@ from qlock.flows.grading import TrialFailure
 from qlock.flows.held_against import HeldAgainst
 from qlock.flows.laps import Laps
 from qlock.flows.papers import Paper
-from qlock.flows.preparing import Progress, Stage, papers, slots_of, take_point
+from qlock.flows.preparing import Progress, Stage, papers, rows_of, take_point
 from qlock.flows.refusal import refuse
 from qlock.flows.run_folder import header_of, row_bytes
 
@@ -114,7 +114,7 @@ def _job(stage: Stage, job: Job, paper: Paper, laps: Laps) -> Iterator[Record | 
         )
         left = tuple(question for question in questions if question.item.id not in done)
         laps.begin()
-        driver.ask(left, slots=slots_of(stage, job.point))
+        driver.ask(left, slots=rows_of(stage, job.point))
     record = stage.folder.present_record(job.name)
     broken = [row for row in record.rows if not is_done(row)]
     for row in broken:

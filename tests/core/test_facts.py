@@ -34,6 +34,7 @@ def test_a_fact_refuses_a_run_unless_it_is_listed_here() -> None:
         "Device.cores": "timing",
         "Setting.slots_requested": "note",
         "Setting.slots_why": "note",
+        "Setting.replicas": "timing",
         "Setting.mmap": "timing",
     }
 

@@ -77,7 +77,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert msgspec.to_builtins(SettingSpec(name="s")) == {
         "name": "s",
         "context_tokens": 2048,
-        "slots": 8,
+        "replicas": 1,
         "batch_tokens": 2048,
         "ubatch_tokens": 512,
         "threads": 2,
@@ -323,7 +323,7 @@ def test_a_suite_is_sat_by_the_points_it_selects(models: Any, chosen: Any, expec
 
 def test_the_digest_never_changes_between_releases() -> None:
     assert (
-        spec_digest(read(SPEC)) == "blake3:f8dfc42d2a047fcf86b1f9ccb2441725368ce6b04ab5e71a574f4d6501ba60fb"
+        spec_digest(read(SPEC)) == "blake3:f6fa915843665b6ed1440bb85d6f7b2155d1cb7b2a7639529204a410a44b9362"
     )
 
 

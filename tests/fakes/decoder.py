@@ -24,6 +24,7 @@ SETTING = Setting(
     slots=4,
     slots_requested=4,
     slots_why="",
+    replicas=1,
     batch_tokens=64,
     ubatch_tokens=64,
     threads=2,

@@ -217,6 +217,7 @@ def a_setting(**changes: Any) -> Setting:
         slots=8,
         slots_requested=8,
         slots_why="",
+        replicas=1,
         batch_tokens=2048,
         ubatch_tokens=512,
         threads=2,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -88,11 +89,15 @@ def test_two_items_of_one_id_are_refused_with_both_places(tmp_path: Path) -> Non
 
 
 def test_a_setting_says_what_llama_cpp_will_do_with_it() -> None:
-    made = setting(SettingSpec(name="s", context_tokens=600, slots=2, threads=3), None)
+    made = setting(
+        SettingSpec(name="s", context_tokens=600, slots=2, threads=3), None, engine="llama-cpp-python"
+    )
     assert (made.context_tokens, made.slots, made.slots_requested, made.slots_why) == (768, 2, 2, "")
     assert (made.batch_tokens, made.ubatch_tokens) == (1536, 512)
     assert (made.threads, made.batch_threads) == (3, 3)
-    small = setting(SettingSpec(name="s", context_tokens=1, slots=1, batch_threads=4), None)
+    small = setting(
+        SettingSpec(name="s", context_tokens=1, slots=1, batch_threads=4), None, engine="llama-cpp-python"
+    )
     assert (small.context_tokens, small.batch_tokens, small.ubatch_tokens) == (256, 256, 256)
     assert small.batch_threads == 4
 
@@ -112,24 +117,61 @@ def test_every_choice_of_a_setting_is_carried_over() -> None:
         repack=False,
         mmap=False,
     )
-    made = setting(asked, None)
+    made = setting(asked, None, engine="llama-cpp-python")
     for name in SettingSpec.__struct_fields__:
-        if name not in ("context_tokens", "batch_threads"):
+        if name not in ("context_tokens", "batch_threads", "slots"):
             assert getattr(made, name) == getattr(asked, name)
+
+
+def test_an_engine_has_slots_or_replicas() -> None:
+    embedded = setting(SettingSpec(name="s"), None, engine="llama-cpp-python")
+    build = setting(SettingSpec(name="s", replicas=3), None, engine="llama.cpp")
+    assert (embedded.slots, embedded.slots_requested, embedded.replicas, embedded.batch_tokens) == (
+        8,
+        8,
+        1,
+        2048,
+    )
+    assert (build.slots, build.slots_requested, build.replicas, build.batch_tokens) == (1, 1, 3, 2048)
+
+
+@pytest.mark.parametrize(
+    "asked, engine, message, hint",
+    [
+        (
+            {"slots": 2},
+            "llama.cpp",
+            "setting.s.slots: got `2`, expected `1`: a process of the engine `llama.cpp` does one item at a time",
+            "set `replicas`: these are several processes",
+        ),
+        (
+            {"replicas": 2},
+            "llama-cpp-python",
+            "setting.s.replicas: got `2`, expected `1`: the engine `llama-cpp-python` is one process",
+            "set `slots`: these are decoded side by side",
+        ),
+    ],
+)
+def test_what_an_engine_does_not_have_is_refused(
+    *, asked: dict[str, Any], engine: str, message: str, hint: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        setting(SettingSpec(name="s", **asked), None, engine=engine)
+    assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
 def test_a_setting_that_fell_back_stays_so_until_it_is_asked_for_otherwise() -> None:
     asked = SettingSpec(name="plain", slots=8)
-    narrow = fallen_back(setting(asked, None), "M@plain: shaky")
+    narrow = fallen_back(setting(asked, None, engine="llama-cpp-python"), "M@plain: shaky")
     assert (narrow.slots, narrow.slots_requested, narrow.batch_tokens) == (1, 8, 2048)
     old = msgspec.structs.replace(a_lock(), setting=(narrow,))
-    assert setting(asked, old) == narrow
+    assert setting(asked, old, engine="llama-cpp-python") == narrow
     for other in (
         msgspec.structs.replace(asked, slots=4),
         msgspec.structs.replace(asked, name="other"),
         msgspec.structs.replace(asked, context_tokens=4096),
     ):
-        assert setting(other, old).slots == other.slots
+        assert setting(other, old, engine="llama-cpp-python").slots == other.slots
 
 
 def test_a_data_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

@@ -48,8 +48,21 @@ def test_a_point_that_does_not_fit_is_refused_before_it_is_loaded(tmp_path: Path
         "and there is 10.0 MB (machine)"
     )
     assert caught.value.hint == (
-        "lower `slots` or `context_tokens` of the setting, or measure on a larger machine"
+        "lower `slots`, `replicas` or `context_tokens` of the setting, or measure on a larger machine"
     )
+
+
+@pytest.mark.parametrize("mmap, copies", [(True, 1), (False, 3)])
+def test_replicas_have_caches_of_their_own_and_map_the_weights_together(
+    tmp_path: Path, *, mmap: bool, copies: int
+) -> None:
+    world = msgspec.structs.replace(real_world(), host=SmallHost())
+    weights = model(tmp_path)
+    setting = a_setting(context_tokens=2048, slots=1, replicas=3, mmap=mmap)
+    with pytest.raises(AbsentError) as caught:
+        check_room(world, Load(weights=(weights,), setting=setting))
+    size = copies * Path(weights).stat().st_size
+    assert f"(weights {size} B, KV cache 141.6 MB)" in str(caught.value)
 
 
 def test_a_point_that_fits_passes(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ trained = false
 name = "s"
 context_tokens = 512
 slots = {slots}
+replicas = {replicas}
 threads = 1
 
 [[suite]]
@@ -50,6 +51,7 @@ def make(
     shape: Shape = DENSE,
     quantize: tuple[str, ...] = (),
     slots: int = 4,
+    replicas: int = 1,
     items: int = 12,
     answer_tokens: int = 40,
 ) -> Path:
@@ -60,6 +62,7 @@ def make(
         shape: Sizes of the model.
         quantize: llama-quantize by its path, and a type: then the model is quantized.
         slots: As in the spec.
+        replicas: As in the spec.
         items: Questions of the exam.
         answer_tokens: As in the spec.
     """
@@ -85,7 +88,7 @@ def make(
     ]
     (folder / "tasks" / "exam.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     spec = folder / "specs" / "tiny.toml"
-    spec.write_text(_SPEC.format(slots=slots, answer_tokens=answer_tokens))
+    spec.write_text(_SPEC.format(slots=slots, replicas=replicas, answer_tokens=answer_tokens))
     return spec
 
 

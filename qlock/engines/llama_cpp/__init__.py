@@ -1,11 +1,10 @@
 """The engine `llama.cpp`: a build folder of one's own, its llama-server started, proven and supervised.
 
 Lives here: the engine as ``engines.interface.Engine`` describes it. It starts one-slot servers (``server``), as many as
-the setting has slots, spreads the work over them (``spread``), and lets ``scoring`` give the cost of tokens, which a
+the setting has replicas, spreads the work over them (``spread``), and lets ``scoring`` give the cost of tokens, which a
 server cannot. Does not live here: command lines (``options``), requests (``completion``), environment (``home``).
 
-For this engine ``slots`` is the number of servers: outputs are the same for any number. Each of them computes with the
-setting's threads.
+Outputs are the same for any number of replicas. Each of them computes with the setting's threads.
 """
 
 from __future__ import annotations
@@ -46,6 +45,8 @@ from qlock.engines.llama_cpp_python import LlamaCppPython
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 from qlock.world.maps import read_maps
+
+SLOTS_MAX, REPLICAS_MAX = 1, 64
 
 _TAIL_LINES = 40
 
@@ -129,7 +130,7 @@ class LlamaCpp:
         return tuple(server.pid for server in self._servers)
 
     def load(self, load: Load) -> ReadBack:
-        """Load a point into as many servers as the setting has slots, dropping the one before."""
+        """Load a point into as many servers as the setting has replicas, dropping the one before."""
         self._refuse_while_busy("load a model")
         self._drop()
         refuse_scattered(load.weights)
@@ -303,7 +304,7 @@ class LlamaCpp:
         setting, weights = load.setting, str(load.weights[0])
         if setting.gpu_layers:
             self._devices = len(tools.devices(self._printed("--list-devices")))
-        for _ in range(setting.slots):
+        for _ in range(setting.replicas):
             self._servers.append(self._new_server())
             self._servers[-1].start(setting, weights, self._options, devices=self._devices)
         found, looks = [], []
@@ -317,9 +318,8 @@ class LlamaCpp:
             raise EngineError(
                 "the servers do not say the same of themselves, started with the same command line"
             )
-        slots = sum(one.slots for one in found)
         self._seen = looks[0]
-        return msgspec.structs.replace(found[0], slots=slots), looks[0]
+        return found[0], looks[0]
 
     def _ready(self, server: Server, load: Load) -> tuple[Seen, ReadBack, Room]:
         """What a server is, once it is ready."""

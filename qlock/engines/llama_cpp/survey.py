@@ -43,6 +43,7 @@ _ANY_SETTING = Setting(
     slots=1,
     slots_requested=1,
     slots_why="",
+    replicas=1,
     batch_tokens=512,
     ubatch_tokens=512,
     threads=1,

@@ -43,6 +43,8 @@ from qlock.world.maps import read_maps
 from qlock.world.process import Ended, Flooded, LineChild, Silent
 from qlock.world.scratch import scratch
 
+SLOTS_MAX, REPLICAS_MAX = 64, 1
+
 _MODULE = "qlock.engines.llama_cpp_python.worker"
 _SOURCE = Path(__file__).resolve().parents[3]
 _TAIL_BYTES = 1 << 14

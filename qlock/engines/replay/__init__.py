@@ -52,6 +52,8 @@ from qlock.engines.replay.tape import (
 from qlock.errors import AbsentError, EngineError
 from qlock.world.interface import MappedFile
 
+SLOTS_MAX, REPLICAS_MAX = 64, 64
+
 
 def open_engine(
     *,

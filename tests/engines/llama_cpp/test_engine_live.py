@@ -76,14 +76,14 @@ def test_what_it_says_of_itself_is_what_the_embedded_engine_says(
 def test_it_takes_the_memory_that_the_embedded_engine_takes_and_more_for_every_further_server(
     real: LlamaCpp, build_bin: Path, tiny: Path
 ) -> None:
-    load = load_of(tiny, slots=1)
+    load = load_of(tiny, replicas=1)
     real.load(load)
     alone = {(one.place, one.use): one.size_bytes for one in real.memory()}
     with open_embedded(lib_folder=build_bin) as embedded:
         embedded.load(load)
         assert {(one.place, one.use): one.size_bytes for one in embedded.memory()} == alone
     assert {use for _, use in alone} >= {"model", "KV", "compute"}
-    real.load(load_of(tiny, slots=3))
+    real.load(load_of(tiny, replicas=3))
     assert {(one.place, one.use): one.size_bytes for one in real.memory()} == {
         (place, use): size if place == "CPU_Mapped" else 3 * size for (place, use), size in alone.items()
     }
@@ -115,7 +115,7 @@ def test_greedy_answers_are_those_of_the_embedded_engine(real: LlamaCpp, build_b
 def test_outputs_are_the_same_bytes_with_one_server_and_with_three(real: LlamaCpp, tiny: Path) -> None:
     found = []
     for slots in (1, 3, 1):
-        real.load(load_of(tiny, slots=slots))
+        real.load(load_of(tiny, replicas=slots))
         assert len(real.pids) == slots
         greedy = answers(real, asked())
         drawn = answers(real, asked(temperature=0.8, top_k=20, top_p=0.9, min_p=0.01, seed=7))
@@ -193,7 +193,7 @@ def test_another_point_can_be_loaded_after_one(real: LlamaCpp, tiny: Path) -> No
 
 
 def test_the_files_of_llama_cpp_are_mapped_once_each(real: LlamaCpp, build_bin: Path, tiny: Path) -> None:
-    real.load(load_of(tiny, slots=2))
+    real.load(load_of(tiny, replicas=2))
     answers(real, asked())
     ours = [Path(one.path) for one in real.mapped_files() if Path(one.path).name.startswith(("lib", "llama"))]
     build = [path.name for path in ours if path.parent == build_bin.resolve()]
@@ -210,7 +210,7 @@ def test_the_server_dies_with_qlock(build_bin: Path, tiny: Path, temporary: Path
         "from tests.engines.llama_cpp.conftest import load_of\n"
         "from qlock.engines.llama_cpp import open_engine\n"
         "engine = open_engine(lib_folder=Path(sys.argv[1]))\n"
-        "engine.load(load_of(Path(sys.argv[2]), slots=2))\n"
+        "engine.load(load_of(Path(sys.argv[2]), replicas=2))\n"
         "print(*engine.pids, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -56,7 +56,7 @@ def test_one_server_is_asked_again_and_started_anew(played: Opener, model: Path)
 
 def test_several_servers_are_held_against_one(played: Opener, model: Path) -> None:
     engine = played()
-    engine.load(load_of(model, slots=2))
+    engine.load(load_of(model, replicas=2))
     rows = engine.probe(PROMPTS, steps=4)
     assert [row.variation for row in rows] == ["repeat", "fresh-server", "replicas", "threads"]
     assert all(row.rows_bitwise == 2 for row in rows)
@@ -64,7 +64,7 @@ def test_several_servers_are_held_against_one(played: Opener, model: Path) -> No
 
 def test_servers_that_differ_are_found(played: Opener, model: Path) -> None:
     engine = played(leaks="process")
-    engine.load(load_of(model, slots=2))
+    engine.load(load_of(model, replicas=2))
     found = {row.variation: row for row in engine.probe(PROMPTS, steps=4)}
     assert found["repeat"].rows_bitwise == 2
     assert found["fresh-server"].rows_bitwise == 0

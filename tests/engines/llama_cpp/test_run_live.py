@@ -51,7 +51,7 @@ def changed_library(build_bin: Path, folder: Path) -> Path:
 
 def test_two_runs_give_the_same_answers_and_another_byte_is_refused(build_bin: Path, tmp_path: Path) -> None:
     folder = tmp_path / "project"
-    spec = with_engine(make(folder, slots=2), 'kind = "llama.cpp"', f'path = "{build_bin}"')
+    spec = with_engine(make(folder, slots=1, replicas=2), 'kind = "llama.cpp"', f'path = "{build_bin}"')
     resolved = qlock(folder, "resolve", str(spec.relative_to(folder)))
     assert resolved.returncode == 0, resolved.stderr
     lock = resolved.stdout.strip()

@@ -215,7 +215,7 @@ def test_without_bindings_there_is_no_reference(played: Opener, model: Path) -> 
 def test_a_reference_is_held_against_as_in_the_embedded_engine(
     real: LlamaCpp, build_bin: Path, smollm2_q4_1: Path, smollm2_q2_k: Path, tmp_path: Path
 ) -> None:
-    load, beside = load_of(smollm2_q2_k, slots=2), load_of(smollm2_q4_1, slots=2)
+    load, beside = load_of(smollm2_q2_k, replicas=2), load_of(smollm2_q4_1, replicas=2)
     pinned = real.load(beside)
     real.load(load)
     (tokens,) = real.tokenize([TEXT], add_special=True, parse_special=False)

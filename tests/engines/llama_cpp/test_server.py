@@ -258,7 +258,7 @@ def test_every_server_has_buffers_of_its_own_but_for_the_file_that_all_map(
     engine = played()
     with pytest.raises(EngineError, match=r"^no model is loaded$"):
         engine.memory()
-    engine.load(load_of(model, slots=3))
+    engine.load(load_of(model, replicas=3))
     assert engine.memory() == (
         Buffer(place="CPU_Mapped", use="model", size_bytes=230_687),
         Buffer(place="CPU", use="KV", size_bytes=3 * 125_829),
@@ -274,7 +274,7 @@ def test_a_server_on_the_cpu_uses_no_card(played: Opener, model: Path) -> None:
 def test_servers_on_different_cards_are_refused(played: Opener, model: Path) -> None:
     engine = played(devices=["CUDA0"], uses=["0000:PID:00.0"])
     with pytest.raises(EngineError) as caught:
-        engine.load(load_of(model, gpu_layers=3, slots=2))
+        engine.load(load_of(model, gpu_layers=3, replicas=2))
     assert caught.value.message == (
         "the servers do not say the same of themselves, started with the same command line"
     )

@@ -282,7 +282,7 @@ def test_replicas_share_the_work_and_answer_as_one_does(played: Opener, model: P
     answers = []
     for slots in (1, 3):
         engine = played(slow=1)
-        assert engine.load(load_of(model, slots=slots)).slots == slots
+        assert engine.load(load_of(model, replicas=slots)).slots == 1
         assert len(set(engine.pids)) == slots
         for item in range(7):
             engine.submit(work(str(item), (BOS, 97 + item), digest=True))
