@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
+from qlock.core.distance import floor_of
 from qlock.core.escape import for_message
 from qlock.core.rules import GateSpec, Kld, MemoryAtMost, ShareSpec, SpeedAtLeast, rule_of
 from qlock.core.slices import slices_meant
@@ -24,7 +25,7 @@ _MOST_NAMES = 10
 
 
 def check_gates(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> None:
-    """Refuse a gate whose rule its suite cannot decide, or whose slice holds no item.
+    """Refuse a gate whose rule or margin its suite cannot decide, or whose slice holds no item.
 
     Raises:
         InputError: With the gate's path in front, and what there is.
@@ -50,6 +51,14 @@ def _check_rule(gate: ShareSpec | Kld | SpeedAtLeast, exam: Exam) -> None:
         raise InputError(
             f"got `{rule}`, expected {known}: a suite of the kind `{exam.pin.kind}` cannot decide it"
         ).within(f"gate.{gate.suite}.rule")
+    match gate:
+        case Kld(margin_nats=margin) if margin < floor_of(exam.pin):
+            raise InputError(
+                f"got `{margin:g}`, expected at least `{floor_of(exam.pin):g}`: "
+                "a smaller divergence cannot be told from 0 as this suite measures it"
+            ).within(f"gate.{gate.suite}.margin_nats")
+        case _:
+            pass
 
 
 def items_asked(exam: Exam) -> tuple[Item, ...]:

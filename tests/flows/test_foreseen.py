@@ -9,6 +9,7 @@ import pytest
 
 from qlock.core.facts import ProbeRow
 from tests.fakes.engine import FakeEngine
+from tests.fakes.kld import add_kld
 from tests.fakes.project import Project, sealed
 
 COMPARE = '\n[compare]\nreference = "A@plain"\n'
@@ -71,6 +72,39 @@ def test_too_few_items_are_told_when_the_spec_is_resolved_and_when_the_run_begin
 def test_items_beyond_the_limit_are_not_asked(project: Project) -> None:
     gated(project, 'rule = "non-inferior"\nmargin_share = 0.2', more="limit = 5\n")
     assert [note for note in project.lock().notes if note.startswith("gate")] == [small("digits", 5)]
+
+
+def with_a_distance(project: Project, windows: int) -> None:
+    add_kld(project, more='[[gate]]\nsuite = "distance"\nrule = "kld"\nmargin_nats = 0.5\n')
+    text = project.path / "specs/small.toml"
+    project.write(
+        "specs/small.toml",
+        text.read_text().replace(
+            "window_tokens = 64\nwindows = 3", f"window_tokens = 8\nwindows = {windows}"
+        ),
+    )
+
+
+def test_too_few_windows_for_a_distance_are_told(project: Project) -> None:
+    with_a_distance(project, 9)
+    note = "gate kld of distance: undecidable: a verdict needs 10 items, got 9"
+    assert [note for note in project.lock().notes if note.startswith("gate")] == [note]
+    assert told(project) == [note]
+
+
+def test_a_text_that_fills_its_windows_with_one_token_more_than_bytes_is_not_refused(
+    project: Project,
+) -> None:
+    with_a_distance(project, 2)
+    project.write("data/text.txt", b"sixteen bytes" + b"..")  # 15, and BOS in front
+    assert not [note for note in project.lock().notes if note.startswith("gate")]
+    assert told(project) == []
+
+
+def test_enough_windows_are_not_talked_of(project: Project) -> None:
+    with_a_distance(project, 10)
+    assert not [note for note in project.lock().notes if note.startswith("gate")]
+    assert told(project) == []
 
 
 def test_enough_items_are_not_talked_of(project: Project) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qlock.core.rules import MemoryAtMost, NoMoreErrors, SpeedAtLeast
+from qlock.core.rules import Kld, MemoryAtMost, NoMoreErrors, SpeedAtLeast
 from qlock.errors import InputError
+from tests.fakes.kld import add_kld
 from tests.fakes.project import Project, refusal
 
 COMPARE = '\n[compare]\nreference = "A@plain"\n'
@@ -71,6 +72,26 @@ def test_speed_and_memory_are_locked(project: Project) -> None:
         MemoryAtMost(at_most_bytes=6_000_000_000),
         SpeedAtLeast(suite="text", at_least_ratio=0.9),
     )
+
+
+@pytest.mark.parametrize("keys, floor", [("", "1e-06"), ("stored = true\n", "5e-05")])
+@pytest.mark.parametrize("prove", [True, False])
+def test_a_margin_that_cannot_be_told_from_nothing_is_refused(
+    project: Project, keys: str, floor: str, *, prove: bool
+) -> None:
+    gate = '[[gate]]\nsuite = "distance"\nrule = "kld"\nmargin_nats = '
+    add_kld(project, more=f"{keys}{gate}9e-7\n")
+    assert refusal(project, InputError, prove=prove) == (
+        (
+            f"gate.distance.margin_nats: got `9e-07`, expected at least `{floor}`: "
+            "a smaller divergence cannot be told from 0 as this suite measures it"
+        ),
+        "",
+    )
+    assert project.script.opened == 0
+    project.write_spec()
+    add_kld(project, more=f"{keys}{gate}{floor}\n")
+    assert project.resolve(prove=prove).lock.gate == (Kld(suite="distance", margin_nats=float(floor)),)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 A gate passes or fails only where the figures bear it out; otherwise it is undecided, with the reason. The gates of both
 locks hold, so that none can be dropped by comparing with another lock.
 
-One module, one kind of rule: ``shares`` (counts of pairs), ``distance`` (divergences), ``speed``, ``memory``. Does not live here: the rules as a spec
-words them (``core.rules``), the formulas (``core.stats``).
+One module, one kind of rule: ``shares`` (counts of pairs), ``distance`` (divergences), ``speed``, ``memory``. Does not
+live here: the rules as a spec words them (``core.rules``), the formulas (``core.stats``).
 """
 
 from __future__ import annotations

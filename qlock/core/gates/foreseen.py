@@ -7,8 +7,17 @@ for runs (``flows.foreseen``).
 from __future__ import annotations
 
 from qlock.core import stats
-from qlock.core.rules import AgreementShare, EndingShare, GateSpec, NonInferior, ShareSpec, place_of, rule_of
-from qlock.core.stats import CannotTell
+from qlock.core.rules import (
+    AgreementShare,
+    EndingShare,
+    GateSpec,
+    Kld,
+    NonInferior,
+    ShareSpec,
+    place_of,
+    rule_of,
+)
+from qlock.core.stats import FEWEST_PAIRS, CannotTell
 from qlock.core.units import count_text, share_percent
 
 
@@ -18,6 +27,8 @@ def too_few(rule: GateSpec, items: int) -> str:
     Repeats of an item add nothing here: where nothing differs, they are all alike.
     """
     match rule:
+        case Kld() if items < FEWEST_PAIRS:
+            return _undecidable(rule, f"a verdict needs {FEWEST_PAIRS} items, got {items}")
         case NonInferior() | EndingShare() | AgreementShare():
             fewest = stats.fewest_to_pass(rule.margin_share)
         case _:

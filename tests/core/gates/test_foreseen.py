@@ -8,6 +8,7 @@ from qlock.core.rules import (
     AgreementShare,
     EndingShare,
     GateSpec,
+    Kld,
     MemoryAtMost,
     NoMoreErrors,
     NonInferior,
@@ -53,6 +54,14 @@ def test_without_a_margin_no_number_of_items_would_do() -> None:
 )
 def test_what_is_counted_or_measured_needs_no_number_of_items(rule: GateSpec) -> None:
     assert too_few(rule, 0) == ""
+
+
+def test_a_distance_needs_as_many_items_as_any_verdict() -> None:
+    rule = Kld(suite="distance", slice="bank=north", margin_nats=0.1)
+    assert too_few(rule, 9) == (
+        "gate kld of distance bank=north: undecidable: a verdict needs 10 items, got 9"
+    )
+    assert too_few(rule, 10) == ""
 
 
 def test_a_margin_under_the_noise_is_told_with_it() -> None:
