@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from qlock.core.base import Base, Count, Finite, Seconds, Share, Token
+from msgspec import UNSET, UnsetType
+
+from qlock.core.base import Base, Count, Finite, Positive, Seconds, Share, Token
 from qlock.core.exchange import Ending
 from qlock.core.facts import Buffer, ProbeRow, ReadBack, Setting
 from qlock.world.interface import MappedFile
@@ -123,6 +125,8 @@ class Vocabulary(Base, frozen=True, kw_only=True, tag_field="kind", tag="vocabul
     """−1 when there is none."""
     bos_text: str
     eos_text: str
+    vocab_tokens: Positive | UnsetType = UNSET
+    """Unset where it is not known yet: before a point is loaded."""
 
 
 def vocabulary_of(read_back: ReadBack) -> Vocabulary:
@@ -132,6 +136,7 @@ def vocabulary_of(read_back: ReadBack) -> Vocabulary:
         bos_token=read_back.bos_token,
         bos_text=read_back.bos_text,
         eos_text=read_back.eos_text,
+        vocab_tokens=read_back.vocab_tokens,
     )
 
 

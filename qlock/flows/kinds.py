@@ -34,8 +34,8 @@ _UNOFFERED = frozenset({"replay"})
 """Kinds that work and measure nothing: no message proposes them."""
 
 
-def _of_any_tokenizer(data: Data, params: Any) -> str:  # noqa: ARG001 - stands in for a suite's own
-    """The data of most suites are no token ids."""
+def _of_any(data: Data, params: Any) -> str:  # noqa: ARG001 - stands in for a suite's own
+    """The data of most suites are neither token ids nor answers."""
     return ""
 
 
@@ -59,7 +59,8 @@ class SuiteKind(Base, frozen=True, kw_only=True):
     grade: Callable[[Item, Answer, Any], Outcome]
     trials: Callable[[tuple[Item, ...], Any], tuple[Trial, ...]]
     needs_reference: bool = False
-    tokenizer_of: Callable[[Data, Any], str] = _of_any_tokenizer
+    tokenizer_of: Callable[[Data, Any], str] = _of_any
+    tensors_of: Callable[[Data, Any], str] = _of_any
     read: Callable[[Item, Answer, Any], Reading | None] = _reads_nothing
 
 
@@ -83,7 +84,8 @@ def suite_kind(kind: str, *, where: str = "kind") -> SuiteKind:
         grade=parts["grade"],
         trials=parts["trials"],
         needs_reference=parts.get("REFERENCE", False),
-        tokenizer_of=parts.get("tokenizer_of", _of_any_tokenizer),
+        tokenizer_of=parts.get("tokenizer_of", _of_any),
+        tensors_of=parts.get("tensors_of", _of_any),
         read=parts.get("read", _reads_nothing),
     )
 

@@ -14,7 +14,7 @@ from qlock.core.gguf import describe
 from qlock.core.lock import PointPin, PromptsPin
 from qlock.core.plan import prompts_of
 from qlock.core.verify import Finding, differences
-from qlock.errors import QlockError
+from qlock.errors import InputError, QlockError
 from qlock.flows.asking import Asker, Question, Respondent
 from qlock.flows.grading import TrialFailure, try_grader
 from qlock.flows.headers import header_of
@@ -90,9 +90,24 @@ def paper(
     """
     made = asker(respondent, renderer, exam, model_template=model_template, frozen_date=frozen_date)
     try:
-        return Paper(asker=made, questions=made.questions(exam.data))
+        questions = made.questions(exam.data)
+        _refuse_unknown_tokens(questions, respondent.vocabulary.vocab_tokens)
+        return Paper(asker=made, questions=questions)
     except QlockError as error:
         raise error.within(f"suite.{exam.pin.name}") from None
+
+
+def _refuse_unknown_tokens(questions: tuple[Question, ...], vocab_tokens: int | UnsetType) -> None:
+    """Refuse token ids of a suite's data that no such model has."""
+    if vocab_tokens is UNSET:
+        return
+    for question in questions:
+        largest = max(question.first.tokens, default=0)
+        if largest >= vocab_tokens:
+            raise InputError(
+                f"got the token `{largest}`, expected ids below the vocabulary's `{vocab_tokens}`",
+                hint="take the traces again from a run of this model",
+            ).within(question.item.id)
 
 
 def template_of(world: World, weights: tuple[str, ...]) -> str | UnsetType:

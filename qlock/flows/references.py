@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import UNSET
+
 from qlock.core.differing import brief
 from qlock.core.facts import Setting
 from qlock.core.lock import ModelPin, PointPin, SuitePin
@@ -35,7 +37,7 @@ def is_stored(suite: SuitePin) -> bool:
 def check_tokenizers(
     exams: Iterable[Exam], points: Mapping[str, PointSpec], models: Mapping[str, ModelPin]
 ) -> None:
-    """Refuse a point whose token ids are not those of its reference, or not those that the suite's data holds.
+    """Refuse a point whose token ids are not those of its reference or of the suite's data, and another's answers.
 
     Args:
         exams: Every suite.
@@ -60,6 +62,20 @@ def check_tokenizers(
                         f"`{name}` has another tokenizer than {owner}: got `{brief(found)}`, expected `{brief(expected)}`",
                         hint="leave it out of the suite with `models`; its numbers would be about other tokens",
                     ).within(here)
+        if exam.pin.reference:
+            reference = models[points[exam.pin.reference].model]
+            _refuse_other_answers(exam, kind.tensors_of(exam.data, params), reference)
+
+
+def _refuse_other_answers(exam: Exam, answered: str, reference: ModelPin) -> None:
+    """Refuse answers that a model with other tensors than the reference's gave."""
+    known = reference.tensors_digest
+    if known is not UNSET and answered not in ("", known):
+        raise InputError(
+            f"the data holds answers of another model than the reference `{exam.pin.reference}`: "
+            f"got the tensors `{brief(answered)}`, expected `{brief(known)}`",
+            hint="take the traces from a run of the reference",
+        ).within(f"suite.{exam.pin.name}")
 
 
 def load_beside(

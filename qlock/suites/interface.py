@@ -18,7 +18,8 @@ Only where a suite needs them, it also defines
   it, or whose log-probabilities are read from a file where the suite's own key ``stored`` is true;
 - ``read(item, answer, params)``: what the grader reads out of an answer, part by part, to show how two differ; ``None``
   where it reads none of that;
-- ``tokenizer_of(data, params)``: the ``tokenizer_digest`` that its data is made of; empty where any will do.
+- ``tokenizer_of(data, params)``: the ``tokenizer_digest`` that its data is made of; empty where any will do;
+- ``tensors_of(data, params)``: the ``tensors_digest`` that its reference must have; empty where any will do.
 
 All of it is pure: the same replies give the same outcome, so a record keeps the replies and is graded again by
 playing them back.

@@ -89,6 +89,11 @@ def tokenizer_of(data: Data, params: Params) -> str:
     return "" if params.traces is UNSET else read_traces(data["traces"]).header.tokenizer_digest
 
 
+def tensors_of(data: Data, params: Params) -> str:
+    """The tensors of the model that gave the answers; a text has none."""
+    return "" if params.traces is UNSET else read_traces(data["traces"]).header.tensors_digest
+
+
 def items(data: Data, params: Params, tokens_of: TokensOf) -> tuple[Item, ...]:
     """The windows in the order of the text, or the traces in the order of their file.
 

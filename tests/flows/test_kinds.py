@@ -35,6 +35,8 @@ def test_what_a_module_need_not_define_is_what_most_suites_are() -> None:
     assert (suite_kind("tasks").needs_reference, suite_kind("kld").needs_reference) == (False, True)
     assert suite_kind("kld").tokenizer_of is kld.tokenizer_of
     assert suite_kind("tasks").tokenizer_of({}, None) == ""
+    assert suite_kind("kld").tensors_of is kld.tensors_of
+    assert suite_kind("tasks").tensors_of({}, None) == ""
 
 
 @pytest.mark.parametrize(

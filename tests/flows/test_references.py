@@ -23,7 +23,7 @@ from qlock.world.interface import Memory
 from tests.broken.make_gguf import STRING, U32, array, gguf, kv, tensor
 from tests.core.test_traces import a_header, a_trace
 from tests.fakes.documents import a_digest
-from tests.fakes.engine import FakeEngine
+from tests.fakes.engine import VOCAB_TOKENS, FakeEngine
 from tests.fakes.kld import KLD, add_kld
 from tests.fakes.project import Project, folder_of, refusal, sealed, tiny_gguf, undisturbed, wheres
 from tests.fakes.world import FixedHost
@@ -96,6 +96,38 @@ def test_traces_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     message, _ = refusal(project, InputError, prove=False)
     assert message.startswith("suite.distance: `A@plain` has another tokenizer than the data: got `blake3:")
     assert message.endswith(f"expected `{brief(a_digest('tokenizer'))}`")
+
+
+def test_answers_of_another_model_than_the_reference_are_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    first, other = read_lock(project.lock(prove=False).data, name="x").model
+    assert other.tensors_digest is not UNSET
+    assert first.tensors_digest is not UNSET
+    header = a_header(1, tokenizer_digest=other.tokenizer_digest, tensors_digest=other.tensors_digest)
+    add_kld(project, traces=write_traces(header, [a_trace()]))
+    message, hint = refusal(project, InputError, prove=False)
+    assert message == (
+        "suite.distance: the data holds answers of another model than the reference `A@plain`: got the tensors "
+        f"`{brief(other.tensors_digest)}`, expected `{brief(first.tensors_digest)}`"
+    )
+    assert hint == "take the traces from a run of the reference"
+
+
+def test_tokens_outside_the_vocabulary_are_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    model = read_lock(project.lock(prove=False).data, name="x").model[0]
+    header = a_header(2, tokenizer_digest=model.tokenizer_digest, tensors_digest=model.tensors_digest)
+    add_kld(project, traces=write_traces(header, [a_trace(), a_trace("order-2", answer=(4, VOCAB_TOKENS))]))
+    message, hint = refusal(project, InputError)
+    assert message == (
+        f"point.A@plain.suite.distance.order-2: got the token `{VOCAB_TOKENS}`, expected ids below the "
+        f"vocabulary's `{VOCAB_TOKENS}`"
+    )
+    assert hint == "take the traces again from a run of this model"
+    add_kld(
+        project, traces=write_traces(header, [a_trace(), a_trace("order-2", answer=(4, VOCAB_TOKENS - 1))])
+    )
+    project.lock()
 
 
 # ---------------------------------------------------------------- beside the point
@@ -269,10 +301,10 @@ def test_two_distances_are_paired_window_by_window(distant: Project) -> None:
 
 def test_traces_are_run_and_their_tokens_told_apart(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    digest = read_lock(project.lock(prove=False).data, name="x").model[0].tokenizer_digest
+    model = read_lock(project.lock(prove=False).data, name="x").model[0]
     text = b'{"name": "f", "arguments": {"city": "Rome"}} for 3 days'
     trace = a_trace(prompt=(256, 1), answer=tuple(text), slices={"part": "a"})
-    header = a_header(1, tokenizer_digest=digest)
+    header = a_header(1, tokenizer_digest=model.tokenizer_digest, tensors_digest=model.tensors_digest)
     add_kld(project, traces=write_traces(header, [trace])).lock()
     ran = sealed(project)
     (found,) = (score.distance for score in ran.scores if score.job == "distance.B@plain.1")

@@ -61,6 +61,11 @@ def test_traces_say_which_tokenizer_they_are_of() -> None:
     assert kld.tokenizer_of({"text": b"any"}, TEXT) == ""
 
 
+def test_traces_say_whose_answers_they_are() -> None:
+    assert kld.tensors_of({"traces": FILE}, TRACES) == a_header().tensors_digest
+    assert kld.tensors_of({"text": b"any"}, TEXT) == ""
+
+
 def test_a_window_is_written_out_where_there_is_a_text() -> None:
     assert msgspec.to_builtins(Params(text="file:t")) == {
         "text": "file:t",
