@@ -63,30 +63,67 @@ class Library:
             sys.stderr.flush()
 
 
+class Model:
+    """Weights and vocabulary, as they are loaded.
+
+    Raises:
+        EngineError: llama.cpp refused.
+    """
+
+    def __init__(self, library: Library, load: Load) -> None:
+        self._api = library.api
+        params, self._kept = model_params(self._api, load.setting)
+        paths = [path.encode("utf-8", "surrogateescape") for path in load.weights]
+        if len(paths) == 1:
+            self.pointer = self._api.llama_model_load_from_file(paths[0], params)
+        else:
+            self.pointer = self._api.llama_model_load_from_splits(
+                (ctypes.c_char_p * len(paths))(*paths), len(paths), params
+            )
+        if not self.pointer:
+            said = library.log.complaint()
+            raise EngineError(f"llama.cpp could not load `{load.weights[0]}`" + (f": {said}" if said else ""))
+        self.said = library.log.lines()
+        """What the library told of it."""
+
+    def close(self) -> None:
+        """Free it; safe to call twice."""
+        if self.pointer is not None:
+            self._api.llama_model_free(self.pointer)
+            self.pointer = None
+
+
 class Native:
     """One model with one context of ``slots`` sequences, each with a KV cache of its own.
+
+    Args:
+        library: llama.cpp.
+        load: What to load, and how.
+        model: Loaded already, for a point with the same one; whoever loaded it closes it, after this.
 
     Raises:
         EngineError: llama.cpp refused, or what it did cannot be read back.
     """
 
-    def __init__(self, library: Library, load: Load) -> None:
+    def __init__(self, library: Library, load: Load, *, model: Model | None = None) -> None:
         self._api = library.api
         self._log = library.log
         self.load = load
         self.setting = load.setting
         self._log.mark()
-        self._model = self._load_model(load)
+        self._before = () if model is None else model.said
+        self._is_guest = model is not None
+        self.model = Model(library, load) if model is None else model
         self._context: object | None = None
         try:
             self._check_kind()
-            self._vocab = Vocab(self._api, self._model)
+            self._vocab = Vocab(self._api, self.model.pointer)
             self.vocab_tokens = self._vocab.tokens
             self._make_context()
             self.end_tokens = self._vocab.end_tokens()
             self.read_back = self._read_back()
-            self.devices = logbook.devices(self._log.lines())
-            self.memory = logbook.buffers(self._log.lines())
+            self.devices = logbook.devices(self._lines())
+            self.memory = logbook.buffers(self._lines())
         except BaseException:
             self.close()
             raise
@@ -98,9 +135,8 @@ class Native:
         if self._context is not None:
             self._api.llama_free(self._context)
             self._context = None
-        if self._model is not None:
-            self._api.llama_model_free(self._model)
-            self._model = None
+        if not self._is_guest:
+            self.model.close()
 
     def clear(self, sequence: int) -> None:
         """Forget all that a sequence holds."""
@@ -192,28 +228,18 @@ class Native:
             raise EngineError("llama.cpp gave no logits after a decode")
         return np.ctypeslib.as_array(pointer, shape=(rows, self.vocab_tokens))
 
-    def _load_model(self, load: Load) -> object:
-        params, self._kept = model_params(self._api, load.setting)
-        paths = [path.encode("utf-8", "surrogateescape") for path in load.weights]
-        if len(paths) == 1:
-            model = self._api.llama_model_load_from_file(paths[0], params)
-        else:
-            model = self._api.llama_model_load_from_splits(
-                (ctypes.c_char_p * len(paths))(*paths), len(paths), params
-            )
-        if not model:
-            raise EngineError(f"llama.cpp could not load `{load.weights[0]}`" + self._complaint())
-        loaded: object = model
-        return loaded
+    def _lines(self) -> tuple[str, ...]:
+        """What the library has said of this model and of this context."""
+        return (*self._before, *self._log.lines())
 
     def _check_kind(self) -> None:
-        if self._api.llama_model_has_encoder(self._model) or not self._api.llama_model_has_decoder(
-            self._model
+        if self._api.llama_model_has_encoder(self.model.pointer) or not self._api.llama_model_has_decoder(
+            self.model.pointer
         ):
             raise EngineError("this model does not continue text by itself: it has an encoder")
 
     def _make_context(self) -> None:
-        trained = self._api.llama_model_n_ctx_train(self._model)
+        trained = self._api.llama_model_n_ctx_train(self.model.pointer)
         if self.setting.context_tokens > trained:
             raise EngineError(
                 f"got `context_tokens = {self.setting.context_tokens}`, expected at most the `{trained}` that the"
@@ -224,7 +250,9 @@ class Native:
                 f"got `batch_tokens = {self.setting.batch_tokens}`, expected at least one for each of"
                 f" `{self.setting.slots}` slots"
             )
-        self._context = self._api.llama_init_from_model(self._model, context_params(self._api, self.setting))
+        self._context = self._api.llama_init_from_model(
+            self.model.pointer, context_params(self._api, self.setting)
+        )
         if not self._context:
             raise EngineError("llama.cpp could not make a context" + self._complaint())
         self._memory = self._api.llama_get_memory(self._context)
@@ -232,7 +260,7 @@ class Native:
             raise EngineError("this model does not continue text: it keeps no memory of what it has read")
 
     def _read_back(self) -> ReadBack:
-        api, context, lines = self._api, self._context, self._log.lines()
+        api, context, lines = self._api, self._context, self._lines()
         cache_type_k, cache_type_v = logbook.cache_types(lines)
         layers, layers_offloaded = logbook.layers(lines)
         memory = logbook.buffers(lines)
@@ -251,7 +279,7 @@ class Native:
             layers_offloaded=layers_offloaded,
             weights_buffer=logbook.of_weights(memory),
             cache_buffer=logbook.of_cache(memory),
-            trained_context_tokens=api.llama_model_n_ctx_train(self._model),
+            trained_context_tokens=api.llama_model_n_ctx_train(self.model.pointer),
             vocab_tokens=self.vocab_tokens,
             add_bos=told.add_bos,
             add_eos=self._vocab.adds_eos(),
@@ -284,7 +312,7 @@ class Native:
     def _metadata(self, key: str) -> str:
         """A value of the GGUF as text; empty when it has no such key."""
         buffer = ctypes.create_string_buffer(256)
-        count = self._api.llama_model_meta_val_str(self._model, key.encode(), buffer, len(buffer))
+        count = self._api.llama_model_meta_val_str(self.model.pointer, key.encode(), buffer, len(buffer))
         return buffer.value.decode(errors="replace") if count >= 0 else ""
 
     def _complaint(self) -> str:

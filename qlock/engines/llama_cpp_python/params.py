@@ -10,6 +10,7 @@ import ctypes
 from types import ModuleType
 
 from qlock.core.facts import Setting
+from qlock.engines.interface import Load
 from qlock.errors import EngineError
 
 _TYPES = {
@@ -47,6 +48,16 @@ def model_params(api: ModuleType, setting: Setting) -> tuple[ctypes.Structure, o
         "use_extra_bufts": setting.repack,
     }
     return _filled(api.llama_model_params(), fields), no_devices
+
+
+def same_model(one: Load, other: Load) -> bool:
+    """Whether two points differ in nothing but what ``context_params`` reads: one loaded model then serves both."""
+    return (one.weights, _of_the_model(one.setting)) == (other.weights, _of_the_model(other.setting))
+
+
+def _of_the_model(setting: Setting) -> tuple[object, ...]:
+    """All that ``model_params`` reads."""
+    return setting.gpu_layers, setting.split_mode, setting.main_gpu, setting.mmap, setting.repack
 
 
 def vocabulary_params(api: ModuleType) -> tuple[ctypes.Structure, object]:

@@ -21,6 +21,7 @@ from qlock.engines.llama_cpp_python import wire
 from qlock.engines.llama_cpp_python.kept import KeptFileError, Parts
 from qlock.engines.llama_cpp_python.lockstep import Lockstep
 from qlock.engines.llama_cpp_python.native import Library, Native
+from qlock.engines.llama_cpp_python.params import same_model
 from qlock.engines.llama_cpp_python.probe import probe
 from qlock.engines.llama_cpp_python.vocab import VocabOnly
 from qlock.errors import EngineError
@@ -103,13 +104,14 @@ class Worker:
             self.say(wire.Refused(why=error.message))
 
     def _refer(self, load: Load) -> wire.Referred:
-        """Load a second model beside the first, unless it is the very same one."""
+        """Load a second point beside the first: no model twice, and the very same point not at all."""
         native, lockstep = self._loaded()
         self._forget_reference()
         if load == native.load:
             reference = native
         else:
-            reference = self._reference = Native(self._library, load)
+            shared = native.model if same_model(load, native.load) else None
+            reference = self._reference = Native(self._library, load, model=shared)
         if reference.vocab_tokens != native.vocab_tokens:
             self._forget_reference()
             raise EngineError(

@@ -6,8 +6,9 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from qlock.core.facts import CacheType
-from qlock.engines.llama_cpp_python.params import context_params, model_params, vocabulary_params
+from qlock.core.facts import CacheType, Setting
+from qlock.engines.interface import Load
+from qlock.engines.llama_cpp_python.params import context_params, model_params, same_model, vocabulary_params
 from qlock.errors import EngineError
 from tests.fakes.decoder import SETTING
 
@@ -119,6 +120,55 @@ def model(**changes: object) -> dict[str, object]:
 def context(**changes: object) -> dict[str, object]:
     params = context_params(bindings(), msgspec.structs.replace(SETTING, **changes))
     return {name: getattr(params, name) for name in _CONTEXT}
+
+
+CHANGED: dict[str, object] = {
+    "name": "other",
+    "context_tokens": 512,
+    "slots": 2,
+    "slots_requested": 2,
+    "slots_why": "why",
+    "batch_tokens": 32,
+    "ubatch_tokens": 32,
+    "threads": 1,
+    "batch_threads": 1,
+    "cache_type_k": "q8_0",
+    "cache_type_v": "q8_0",
+    "flash_attention": True,
+    "gpu_layers": 7,
+    "split_mode": "layer",
+    "main_gpu": 1,
+    "kv_offload": False,
+    "op_offload": False,
+    "swa_full": False,
+    "repack": False,
+    "mmap": False,
+}
+
+
+@pytest.mark.parametrize("field", Setting.__struct_fields__)
+@pytest.mark.parametrize("gpu_layers", [0, 7])
+def test_a_model_serves_two_points_where_it_would_be_loaded_alike(field: str, gpu_layers: int) -> None:
+    changed = CHANGED[field] if field != "gpu_layers" else 7 - gpu_layers
+    one = msgspec.structs.replace(SETTING, gpu_layers=gpu_layers)
+    other = msgspec.structs.replace(one, **{field: changed})
+    loads = [Load(weights=("/a",), setting=setting) for setting in (one, other)]
+    alike = [
+        {name: getattr(model_params(bindings(), setting)[0], name) for name in _MODEL}
+        for setting in (one, other)
+    ]
+    if same_model(*loads):
+        assert alike[0] == alike[1]
+        assert field not in {"mmap", "repack", "gpu_layers"}
+    assert not same_model(loads[0], msgspec.structs.replace(loads[0], weights=("/b",)))
+
+
+def test_the_cache_may_differ_between_points_of_one_model() -> None:
+    one = Load(weights=("/a",), setting=SETTING)
+    setting = msgspec.structs.replace(
+        SETTING, name="other", cache_type_k="q8_0", flash_attention=True, threads=1, slots=1
+    )
+    assert same_model(one, Load(weights=("/a",), setting=setting))
 
 
 def test_without_layers_to_offload_no_device_is_left() -> None:

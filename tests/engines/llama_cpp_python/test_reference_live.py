@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from qlock.core.kept_logits import Layout, head_bytes
+from qlock.core.kept_top import Sizes, top_head_bytes
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -174,6 +175,49 @@ def test_costs_stay_the_same_where_the_reference_reads_in_other_pieces(
     shared_engine.load(in_pieces)
     assert [one.nats for one in done] == mine
     assert [one.reference_nats for one in done] == measured(shared_engine, windows)
+
+
+def test_a_model_that_both_have_is_loaded_once(
+    shared_engine: LlamaCppPython, tiny: Path, other: Path, windows: Windows
+) -> None:
+    def maps(path: Path) -> int:
+        return Path(f"/proc/{shared_engine.pid}/maps").read_text().count(f"{path}\n")
+
+    quantized = load_of(tiny, cache_type_k="q8_0", slots=2)
+    read_back = shared_engine.load(quantized)
+    theirs = measured(shared_engine, windows)
+    shared_engine.load(load_of(tiny))
+    mine, before = measured(shared_engine, windows), maps(tiny)
+    assert shared_engine.refer(quantized) == read_back
+    assert maps(tiny) == before
+    done = contrasted(shared_engine, windows)
+    assert [one.nats for one in done] == mine
+    assert [one.reference_nats for one in done] == theirs
+    assert max(value for one in done for value in one.kld_nats) > 1e-5
+    # The model outlives a reference that was a guest of it, and is let go of with the point.
+    shared_engine.refer(load_of(other))
+    assert measured(shared_engine, windows) == mine
+    shared_engine.load(load_of(other))
+    assert maps(tiny) == 0
+
+
+def test_the_likeliest_tokens_of_a_real_engine_bound_its_divergence(
+    shared_engine: LlamaCppPython, tiny: Path, other: Path, windows: Windows, tmp_path: Path
+) -> None:
+    path, first = tmp_path / "a.top", windows.size // 2 + 1
+    sizes = Sizes(vocab_tokens=VOCAB_TOKENS, parts=len(windows.of_text), kept_tokens=200)
+    path.write_bytes(top_head_bytes(sizes, [(window, first) for window in windows.of_text]))
+    shared_engine.load(load_of(other))
+    kept = [one for one in done_by(shared_engine, windows.keeps(path)) if isinstance(one, Kept)]
+    assert [one.nats for one in kept] == measured(shared_engine, windows)
+    shared_engine.load(load_of(tiny))
+    shared_engine.refer(load_of(other))
+    true = contrasted(shared_engine, windows)
+    shared_engine.refer(KeptFile(path=str(path)))
+    for one, exact in zip(contrasted(shared_engine, windows), true, strict=True):
+        assert (one.nats, one.same_top) == (exact.nats, exact.same_top)
+        for least, slack, value in zip(one.kld_nats, one.kld_slack_nats, exact.kld_nats, strict=True):
+            assert least - 1e-6 <= value <= least + slack + 1e-6
 
 
 def test_answers_under_way_are_not_disturbed(
