@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from qlock.core.lock import Lock
     from qlock.world.interface import World
 
+runs_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder of this lock's runs, not runs/NAME@DEVICE.",
+)
+"""Of every verb that looks at the runs of a lock."""
+
 _DURATION = re.compile(r"([1-9][0-9]{0,7})([smhd])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FIRST_BYTES = 1 << 12

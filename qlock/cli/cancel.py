@@ -9,18 +9,14 @@ from pathlib import Path
 
 import click
 
+from qlock.cli.asked import runs_option
 from qlock.cli.shown import Answer, Means, counted, document, whole_path
 from qlock.errors import ExitCode
 
 
 @click.command("cancel")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder of this lock's runs, not runs/NAME@DEVICE.",
-)
+@runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> Answer:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from qlock.cli.asked import lock_asked
+from qlock.cli.asked import lock_asked, runs_option
 from qlock.cli.shown import Answer, Means, document, whole_path
 from qlock.errors import ExitCode
 
@@ -23,12 +23,7 @@ from qlock.errors import ExitCode
     metavar="N",
     help="Cut points that are asked more items into tasks of at most N; as in the spec's [slurm] table.",
 )
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder of this lock's runs, not runs/NAME@DEVICE.",
-)
+@runs_option
 @click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj

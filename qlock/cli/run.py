@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import Duration, folder_asked, lock_asked
+from qlock.cli.asked import Duration, folder_asked, lock_asked, runs_option
 from qlock.cli.leaving import leaving
 from qlock.cli.shown import (
     Answer,
@@ -77,7 +77,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--models", multiple=True, type=_FOLDER, metavar="DIR", help="Look for model and data files here."
 )
 @click.option("--engine", type=_FOLDER, metavar="DIR", help="Folder of the engine's libraries.")
-@click.option("--runs", type=_FOLDER, metavar="DIR", help="Folder of this lock's runs, not runs/NAME@DEVICE.")
+@runs_option
 @click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
 @click.option(
     "--allow", multiple=True, metavar="FACT", help="Let this fact differ; the run is marked for ever."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qlock.cli.asked import folder_asked, lock_asked
+from qlock.cli.asked import folder_asked, lock_asked, runs_option
 from qlock.cli.shown import Answer, Means, counted, document, readable, short_path, whole_path
 from qlock.errors import ExitCode
 
@@ -47,7 +47,7 @@ _WISHES = (
 @click.option("--scratch", metavar="DIR", help="Copy models there first, such as '$TMPDIR' on each node.")
 @click.option("--models", multiple=True, type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
 @click.option("--engine", type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
-@click.option("--runs", type=_FOLDER, metavar="DIR", help="Folder of this lock's runs, not runs/NAME@DEVICE.")
+@runs_option
 @click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
 @click.option("--dry-run", is_flag=True, help="Print the batch script and queue nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qlock.cli import asked
 from qlock.cli.asked import folder_asked, lock_asked, spec_asked
 from qlock.errors import AbsentError, InputError
 from qlock.flows.resolve import read_lock_file
@@ -63,3 +64,8 @@ def test_a_folder_that_is_not_there_is_named_with_its_option(locked: Project) ->
         with pytest.raises(AbsentError) as caught:
             folder_asked(locked.world, path, "--models")
         assert str(caught.value) == f"--models: there is no folder `{path}`"
+
+
+def test_the_folder_of_runs_is_asked_for_in_one_place() -> None:
+    sources = Path(asked.__file__).parent.glob("*.py")
+    assert [path.name for path in sources if '"--runs"' in path.read_text(encoding="utf-8")] == ["asked.py"]

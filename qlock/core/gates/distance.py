@@ -2,7 +2,8 @@
 
 The interval of the mean, with items as clusters (repeats of an item are in one), lies below the margin (pass) or above it
 (fail), by more than what the way of measuring cannot tell from 0. A divergence has no upper bound, so where an item has
-none, nothing is decided. A margin below what cannot be told from 0 decides nothing either; and where two runs of one point were measured, the mean must keep as far from the margin as they differ.
+none, nothing is decided. A margin below what cannot be told from 0 decides nothing either; and where two runs of one point
+were measured, the mean must keep as far from the margin as they differ.
 
 Does not live here: the figures (``core.kld``, ``core.distance``).
 """
