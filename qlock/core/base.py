@@ -36,3 +36,12 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1.7976931348623157e308)]
 """A duration."""
 Token = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A token id: llama.cpp has them in 32 bits, and none below 0."""
+
+_LONGEST_ID = 200
+ITEM_ID = f"1 to {_LONGEST_ID} printable characters without outer spaces"
+"""What an item may be called, in words."""
+
+
+def is_item_id(text: str) -> bool:
+    """Whether an item may be called so."""
+    return 0 < len(text) <= _LONGEST_ID and text.isprintable() and text.strip() == text

@@ -9,6 +9,7 @@ Does not live here: what follows where a fact is allowed (``flows.refusal``).
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from qlock.core.canaries import CANARIES
@@ -31,7 +32,9 @@ def is_fact(lock: Lock, fact: str) -> bool:
     """Whether a finding about this lock can have this place, or one below it."""
     return (
         fact in fact_names(lock)
-        or any(fact.removeprefix(f"device.{device.name}.gpu.").isdecimal() for device in lock.device)
+        or any(
+            re.fullmatch(rf"device\.{re.escape(device.name)}\.gpu\.[0-9]+", fact) for device in lock.device
+        )
         or any(_is_other_file(engine, fact) for engine in lock.engine)
         or any(_is_said(point, fact) for point in lock.point)
     )

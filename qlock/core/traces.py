@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from qlock.core.base import Base, Positive, Token
+from qlock.core.base import ITEM_ID, Base, Positive, Token, is_item_id
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest
 from qlock.core.escape import for_message
@@ -90,12 +90,16 @@ def read_traces(data: bytes) -> Traces:
         InputError: No traces, of a newer version, a damaged line, an id twice, or not as many as the header says.
     """
     first, *lines = data.split(b"\n")
+    header = _header(first)
     if lines[-1:] != [b""]:
         raise InputError("the last line has no end, expected a whole file")
-    header = _header(first)
     traces: dict[str, Trace] = {}
     for number, line in enumerate(lines[:-1], start=2):
         trace = from_json(line, Trace, name=f"line {number}")
+        if not _is_name(trace.id):
+            raise InputError(
+                f"got the id `{for_message(trace.id)}`, expected {ITEM_ID}, and `#2` and so on for a later turn"
+            ).in_document(f"line {number}")
         if trace.id in traces:
             raise InputError(f"line {number} is a second trace of `{for_message(trace.id)}`")
         traces[trace.id] = trace
@@ -107,8 +111,17 @@ def read_traces(data: bytes) -> Traces:
 def _header(line: bytes) -> Header:
     """The first line; its version is looked at first, since a newer one may have other keys."""
     here = "line 1"
-    plain = from_json(line, dict[str, Any], name=here)
+    try:
+        plain = from_json(line, dict[str, Any], name=here)
+    except InputError:
+        plain = {}
     if "traces_version" not in plain:
         raise InputError("got no header, expected a file that `qlock traces` wrote").in_document(here)
     check_version("traces_version", plain, TRACES_VERSION, name=here)
     return from_json(line, Header, name=here)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a trace can be called so: as an item, with the number of a later turn behind it or without."""
+    item, mark, turn = text.rpartition("#")
+    return is_item_id(text) or bool(mark and turn.isdecimal() and is_item_id(item))

@@ -148,6 +148,11 @@ def test_nothing_else_is_one(lock: Lock) -> None:
         "point.{point}.canary.another",
         "point.{point}.flash",
         "device.{device}.gpu.x",
+        "device.{device}.gpu.",
+        "device.{device}.gpu.\u0661",
+        "device.another.gpu.1",
+        "123",
+        "\u0661",
         "engine.{engine}.file.",
     ],
 )

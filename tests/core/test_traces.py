@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from qlock.core.base import is_item_id
 from qlock.core.traces import Header, Trace, read_traces, write_traces
 from qlock.errors import InputError
 from tests.fakes.documents import a_digest, a_setting
@@ -49,7 +50,8 @@ LINES = FILE.split(b"\n")
 @pytest.mark.parametrize(
     "data, message",
     [
-        (b"", "the last line has no end, expected a whole file"),
+        (b"", "line 1: got no header, expected a file that `qlock traces` wrote"),
+        (b"a plain text", "line 1: got no header, expected a file that `qlock traces` wrote"),
         (FILE[:-1], "the last line has no end, expected a whole file"),
         (b'{"id": "x"}\n', "line 1: got no header, expected a file that `qlock traces` wrote"),
         (
@@ -83,7 +85,24 @@ def test_two_traces_of_one_name_are_not_written() -> None:
     assert str(caught.value) == "got two traces of the name `a#2`, expected one"
 
 
-ids = st.lists(st.text(max_size=8), min_size=1, max_size=3, unique=True)
+@pytest.mark.parametrize(
+    "name, shown",
+    [("", ""), ("a\x1b", "a\\x1b"), (" a", " a"), ("#2", None), ("a#2", None), (200 * "x" + "#3", None)],
+)
+def test_a_trace_is_called_as_an_item_may_be(name: str, shown: str | None) -> None:
+    data = write_traces(a_header(1), [a_trace(name)])
+    if shown is None:
+        assert read_traces(data).trace[0].id == name
+        return
+    with pytest.raises(InputError) as caught:
+        read_traces(data)
+    assert str(caught.value) == (
+        f"line 2: got the id `{shown}`, expected 1 to 200 printable characters without outer spaces, and `#2` and so "
+        "on for a later turn"
+    )
+
+
+ids = st.lists(st.text(max_size=8).filter(is_item_id), min_size=1, max_size=3, unique=True)
 tokens = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5).map(tuple)
 
 

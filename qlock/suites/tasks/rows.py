@@ -15,7 +15,7 @@ import re
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base
+from qlock.core.base import ITEM_ID, Base, is_item_id
 from qlock.core.canon import to_struct
 from qlock.core.exchange import Chat, Message, Raw, Unparsable
 from qlock.errors import InputError
@@ -23,7 +23,6 @@ from qlock.suites.tasks.graders import KINDS, Grader
 from qlock.suites.tasks.reading import inner_values, quoted, read_json
 
 _BOM = b"\xef\xbb\xbf"
-_LONGEST_ID = 200
 _INTEGER_MAX = 2**63
 
 
@@ -144,10 +143,8 @@ def _refuse_unknown_kind(table: dict[str, object], place: str) -> None:
 
 def _fault(row: Row) -> InputError | None:
     """The first fault that the types alone do not show."""
-    if not (0 < len(row.id) <= _LONGEST_ID and row.id.isprintable() and row.id.strip() == row.id):
-        return InputError(
-            f"got the id {quoted(row.id)}, expected 1 to {_LONGEST_ID} printable characters without outer spaces"
-        )
+    if not is_item_id(row.id):
+        return InputError(f"got the id {quoted(row.id)}, expected {ITEM_ID}")
     if (row.prompt is UNSET) == (row.messages is UNSET):
         got = "neither" if row.prompt is UNSET else "both"
         return InputError(f"got {got} of `prompt` and `messages`, expected exactly one")
