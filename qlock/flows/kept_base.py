@@ -44,6 +44,8 @@ from qlock.world.scratch import free_bytes
 
 FOLDER = "references"
 """Beside the folders of runs."""
+HELD = ".held"
+"""How the folder ends that whoever writes a kept file holds."""
 
 DEATHS = 3
 """So often in a row an engine may die at writing parts before it is to blame."""
@@ -85,7 +87,7 @@ class KeptBase(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def holding(self) -> Path:
         """The folder that whoever writes the file holds."""
-        return self.path.with_suffix(".held")
+        return self.path.with_suffix(HELD)
 
     @property
     def layout(self) -> Layout:
@@ -129,6 +131,15 @@ def base_of(lock: Lock, suite: SuitePin, point: str, runs: Path) -> KeptBase:
         prompts=prompts,
         path=runs / FOLDER / f"{name_of(identity)}.kld",
     )
+
+
+def holdings(runs: Path) -> list[Path]:
+    """The folders that whoever writes a kept file holds, of all that were ever written.
+
+    Args:
+        runs: The folder of all runs of a lock's spec.
+    """
+    return sorted((runs / FOLDER).glob(f"*{HELD}"))
 
 
 def check_room_on_disk(world: World, bases: Iterable[KeptBase], runs: Path) -> None:

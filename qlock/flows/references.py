@@ -1,6 +1,6 @@
 """The reference of a suite whose points are held against one: what both must have in common, and having it beside.
 
-Does not live here: when it is needed (``flows.run_point``), and what is held against it (the engine).
+Does not live here: when it is needed (``flows.held_against``), and what is held against it (the engine).
 """
 
 from __future__ import annotations
@@ -88,6 +88,10 @@ def load_beside(
     pci_bus_id: tuple[str, ...],
 ) -> list[Finding]:
     """Load the reference beside the point that is loaded, and give what is not as locked (rules 5 and 7).
+
+    Of rule 7 the plain text is held, and that only where the point's context is as long as the reference's: the text was
+    cut to the reference's own, and the point could not be asked all of it. A shorter context leaves it unheld here; the
+    reference is held to it wherever it is loaded for itself.
 
     Args:
         world: This machine.

@@ -19,6 +19,7 @@ from qlock.core.sbatch import Array, SlurmSpec, refuse_odd_path, script
 from qlock.core.tasks import Task, cuts_of_length
 from qlock.errors import InputError
 from qlock.flows.beside import renew_label, spec_of, why_stale
+from qlock.flows.kept_base import holdings
 from qlock.flows.refusal import refuse_missing
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.submissions import (
@@ -125,14 +126,22 @@ def _queue(world: World, asked: Asked, place: Place, lock_path: Path) -> Submitt
     )
     if asked.dry_run or not arrays:
         return said
-    for task in todo:
-        # What was queued before and is in the queue no more has ended, on whichever node it held its folder.
-        ended = {f"{one.job}_{one.tasks[task.id]}" for one in before if task.id in one.tasks}
-        world.folders.release(task_folder(world, folder, task.id).path, ended)
+    _let_go(world, folder, before, todo)
     (folder.path / FOLDER).mkdir(exist_ok=True)
     return msgspec.structs.replace(
         said, state="submitted", arrays=tuple(_submitted(world, folder, array) for array in arrays)
     )
+
+
+def _let_go(world: World, folder: RunFolder, before: tuple[Submission, ...], todo: tuple[Task, ...]) -> None:
+    """Free what tasks held that were queued before and are in the queue no more: they have ended, on whichever node."""
+    every: set[str] = set()
+    for task in todo:
+        ended = {f"{one.job}_{one.tasks[task.id]}" for one in before if task.id in one.tasks}
+        world.folders.release(task_folder(world, folder, task.id).path, ended)
+        every |= ended
+    for holding in holdings(folder.path.parent):
+        world.folders.release(holding, every)
 
 
 def _submitted(world: World, folder: RunFolder, array: QueuedArray) -> QueuedArray:
@@ -156,7 +165,7 @@ def _kept_cuts(place: Place, slurm: SlurmSpec, every: tuple[Task, ...]) -> tuple
     asked = {} if slurm.shard_items is UNSET else cuts_of_length(place.lock, slurm.shard_items)
     begun = {task.point: task.shards for task in every}
     return tuple(
-        f"`{point}` goes on as it was begun, {in_shards(cut)}"
+        f"`{point}` goes on as it was begun or queued, {in_shards(cut)}"
         for point, cut in begun.items()
         if cut != asked.get(point, 1)
     )

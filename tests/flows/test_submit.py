@@ -115,8 +115,8 @@ def test_long_points_are_queued_as_shards(project: Project, slurm: ScriptedSlurm
     assert again.tasks == (cut[2], cut[3], cut[5])
     assert again.under_way == (cut[0], cut[4])
     assert again.notes == (
-        "`A@plain` goes on as it was begun, in 3 shards",
-        "`B@plain` goes on as it was begun, in 3 shards",
+        "`A@plain` goes on as it was begun or queued, in 3 shards",
+        "`B@plain` goes on as it was begun or queued, in 3 shards",
     )
     assert "#SBATCH --array=2-3,5" in script_of(again).split("\n")
 
@@ -277,3 +277,22 @@ def test_what_a_killed_task_held_on_another_node_is_let_go(
     with pytest.raises(AbsentError) as caught:  # that one is of no job of this run
         project.run(task="B@plain")
     assert "on host `n9`" in str(caught.value)
+
+
+def test_what_a_killed_task_held_of_a_kept_file_is_let_go(
+    project: Project, slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted(project)
+    holdings = {}
+    for name, index in (("mine", "0"), ("other", "7")):
+        holding = project.runs / "references" / f"{name}.held"
+        holding.mkdir(parents=True)
+        monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "101")
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", index)
+        holder = msgspec.structs.replace(this_process(), boot_id="another", host_name="n9", machine_id="x")
+        (holding / "held.1.json").write_bytes(msgspec.json.encode(holder))
+        monkeypatch.undo()
+        holdings[name] = holding
+    submitted(project)
+    left = {name: [one.name for one in holding.iterdir()] for name, holding in holdings.items()}
+    assert left == {"mine": [], "other": ["held.1.json"]}  # the other is of no job of this run

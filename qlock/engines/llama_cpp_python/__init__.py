@@ -141,11 +141,11 @@ class LlamaCppPython:
     def load(self, load: Load) -> ReadBack:
         """Load a point, dropping the one before."""
         self._refuse_while_busy("load a model")
+        self._forget_point()
         self._send(wire.LoadOrder(load=load))
         match self._answer(self._deadlines.load_s, "load the model"):
             case wire.Loaded(read_back=read_back, devices=devices, memory=memory):
                 self._devices, self._memory = devices, memory
-                self._devices_of_reference = ()
                 return read_back
             case other:
                 raise self._nonsense(other, "loaded")
@@ -153,6 +153,7 @@ class LlamaCppPython:
     def refer(self, reference: Load | KeptFile) -> ReadBack | None:
         """Name what ``Contrast`` holds the loaded point against."""
         self._refuse_while_busy("name a reference")
+        self._devices_of_reference = ()
         match reference:
             case Load():
                 self._send(wire.ReferOrder(load=reference))
@@ -168,10 +169,10 @@ class LlamaCppPython:
     def vocabulary(self, header: str) -> Vocabulary:
         """Load a vocabulary alone, dropping the point."""
         self._refuse_while_busy("load a vocabulary")
+        self._forget_point()
         self._send(wire.VocabularyOrder(header=header))
         match self._answer(min(self._deadlines.load_s, _VOCABULARY_S), "load the vocabulary"):
             case Vocabulary() as vocabulary:
-                self._devices, self._memory = (), ()
                 return vocabulary
             case other:
                 raise self._nonsense(other, "vocabulary")
@@ -265,6 +266,10 @@ class LlamaCppPython:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _forget_point(self) -> None:
+        """Whether or not the order that follows is done, the point and its reference are no longer what was told of."""
+        self._devices, self._memory, self._devices_of_reference = (), (), ()
 
     def _living(self) -> LineChild:
         if self._child is None:

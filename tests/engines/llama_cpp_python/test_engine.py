@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,11 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.engines.interface import Engine, Generate, Load
+from qlock.core.facts import Buffer
+from qlock.engines.interface import Engine, Generate, Load, Vocabulary
 from qlock.engines.llama_cpp_python import Deadlines, LlamaCppPython, last_words, open_engine, wire
 from qlock.errors import EngineError
 from tests.conftest import ROOT
 from tests.fakes.decoder import GREEDY, SETTING
+from tests.fakes.documents import a_read_back
 from tests.fakes.tiny_models import BOS, MIXTURE, write_tiny
 
 live = pytest.mark.live
@@ -334,3 +337,53 @@ def test_last_words_are_the_assertion_or_else_the_last_lines() -> None:
 
 def test_last_words_cannot_move_a_terminal_s_cursor() -> None:
     assert last_words("\x1b[2Jgone") == r"\x1b[2Jgone"
+
+
+LOADED = wire.Loaded(
+    read_back=a_read_back(),
+    devices=("0000:01:00.0",),
+    memory=(Buffer(place="CUDA0", use="model", size_bytes=1),),
+)
+REFERRED = wire.Referred(read_back=None, devices=("0000:02:00.0",))
+REFUSED = wire.Refused(why="w")
+VOCABULARY = Vocabulary(add_bos=True, bos_token=1, bos_text="<s>", eos_text="</s>")
+WHERE = Load(weights=("m.gguf",), setting=SETTING)
+BOTH = ("0000:01:00.0", "0000:02:00.0")
+
+
+def load_it(engine: LlamaCppPython) -> object:
+    return engine.load(WHERE)
+
+
+def refer_to_it(engine: LlamaCppPython) -> object:
+    return engine.refer(WHERE)
+
+
+def load_vocabulary(engine: LlamaCppPython) -> object:
+    return engine.vocabulary("h.gguf")
+
+
+@pytest.mark.parametrize(
+    "order, answer, devices",
+    [
+        (load_it, REFUSED, ()),
+        (load_vocabulary, REFUSED, ()),
+        (load_vocabulary, VOCABULARY, ()),
+        (refer_to_it, REFUSED, BOTH[:1]),
+    ],
+)
+def test_cards_of_what_is_loaded_no_more_are_forgotten(
+    tmp_path: Path,
+    order: Callable[[LlamaCppPython], object],
+    answer: wire.Word,
+    devices: tuple[str, ...],
+) -> None:
+    words = tmp_path / "words"
+    words.write_bytes(b"".join(msgspec.json.encode(word) + b"\n" for word in (LOADED, REFERRED, answer)))
+    with scripted(tmp_path, f"{HELLO}; cat {words}; cat >/dev/null") as engine:
+        load_it(engine)
+        refer_to_it(engine)
+        assert (engine.devices(), engine.memory()) == (BOTH, LOADED.memory)
+        with contextlib.suppress(EngineError):
+            order(engine)
+        assert (engine.devices(), engine.memory()) == (devices, LOADED.memory if devices else ())
