@@ -139,6 +139,8 @@ def _run(means: Means, line: Line) -> Answer:
     forced = _forced(world, ran, line)
     _say(means.talk, ran, line, world)
     _say_forced(means.talk, forced)
+    if line.allow and ran.state == "already-sealed":
+        means.talk.say("note", "the run was whole already: nothing is run, and --allow marks nothing")
     return Answer(_CODES[ran.state], _data(world, ran, forced, as_json=line.as_json))
 
 
@@ -180,7 +182,8 @@ def _forced(world: World, ran: Ran, line: Line) -> tuple[str, ...]:
     from qlock.flows.run_folder import RunFolder
 
     before = [] if ran.folder is None else RunFolder(world, ran.folder).facts().segment
-    return tuple(sorted({*line.allow, *(fact for segment in before for fact in segment.forced)}))
+    allowed = () if ran.state == "already-sealed" else line.allow
+    return tuple(sorted({*allowed, *(fact for segment in before for fact in segment.forced)}))
 
 
 class _Kept:

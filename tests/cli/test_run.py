@@ -338,3 +338,11 @@ def test_the_distance_from_the_reference_is_said_in_a_line_and_told_whole(
     figures = found["distance.B@plain.1"]["figures"]
     assert (figures["items"], figures["tokens"]) == (3, 93)
     assert round(figures["kld_nats"]["value"], 6) == 0.171621
+
+
+def test_a_run_that_is_whole_is_not_marked_by_what_is_allowed(locked: Project, typed: Type) -> None:
+    assert typed("run", LOCK).code == 0
+    said = typed("run", LOCK, "--allow", "device.cpu-amd-1a-02.instruction_sets")
+    assert said.code == 0
+    assert said.talk[-1] == "note: the run was whole already: nothing is run, and --allow marks nothing"
+    assert len([line for line in said.talk if "FORCED" in line]) == 1
