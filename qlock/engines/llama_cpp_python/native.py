@@ -12,8 +12,10 @@ import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -26,6 +28,8 @@ from qlock.engines.llama_cpp_python.params import context_params, model_params
 from qlock.engines.llama_cpp_python.vocab import Vocab
 from qlock.errors import EngineError
 
+_LIB_FOLDER = "LLAMA_CPP_LIB_PATH"
+"""Where the bindings take their libraries from, when it is set."""
 _LOG_LEVEL_INFO = 2
 _LOG_LEVEL_ERROR = 4
 _LOG_LEVEL_CONT = 5
@@ -42,6 +46,7 @@ class Library:
         self._callback = self.api.llama_log_callback(self._hear)
         self.api.llama_log_set(self._callback, ctypes.c_void_p(0))
         self.api.llama_backend_init()
+        self._load_backends()
 
     def label(self) -> str:
         """Version text of the bindings and of llama.cpp."""
@@ -52,6 +57,21 @@ class Library:
         """llama.cpp's line of compiled-in features."""
         text: str = self.api.llama_print_system_info().decode(errors="replace")
         return text.strip()
+
+    def _load_backends(self) -> None:
+        """Load the build's backends where they are libraries of their own, which nobody else would look for here.
+
+        Source: ``ggml_backend_load_all_from_path`` in llama.cpp's ggml/src/ggml-backend-reg.cpp.
+        """
+        folder = os.environ.get(_LIB_FOLDER, "")
+        if not folder:
+            return
+        # The very library that the bindings have loaded: the loader knows it by its file.
+        library = ctypes.CDLL(str(Path(folder) / "libllama.so"))
+        if library.ggml_backend_reg_count() == 0:
+            library.ggml_backend_load_all_from_path.argtypes = [ctypes.c_char_p]
+            library.ggml_backend_load_all_from_path.restype = None
+            library.ggml_backend_load_all_from_path(os.fsencode(folder))
 
     def _hear(self, level: int, text: bytes, _: object) -> None:
         said = text.decode(errors="replace")
