@@ -10,6 +10,7 @@ from qlock.core.verify import Finding
 from qlock.engines.interface import Engine
 from qlock.flows.loaded import LoadedFile, engine_libraries, is_untouched, touched
 from qlock.flows.proving import see_engine
+from qlock.flows.segments import EngineEnd
 from qlock.world.interface import World
 
 
@@ -29,6 +30,12 @@ class Libraries:
         """The engine's version text, once they were looked at again."""
         self.files: tuple[facts.EngineFile, ...] = ()
         """Every file that the engine had mapped then."""
+        self.log = ""
+        """What an engine logged last that failed; empty where none did."""
+
+    def end(self) -> EngineEnd:
+        """What there is to tell of the engine when the stretch ends."""
+        return EngineEnd(label=self.label, file=self.files, log=self.log)
 
     def note(self, engine: Engine) -> None:
         """Note what an engine that has loaded a point mapped; of each file the first sight stays."""

@@ -291,6 +291,8 @@ class _Run:
             with contextlib.suppress(QlockError):
                 self._again(stage)
             raise
+        finally:
+            self._libraries.log = seat.failure_log
         self._again(stage)
 
     def _is_over(self) -> bool:
@@ -371,14 +373,8 @@ class _Run:
         return [f for f in found if refuses(f) and not is_allowed(f, self._asked.allow)]
 
     def _end_segment(self) -> None:
-        end_segment(
-            self._world,
-            self._folder,
-            self._segment,
-            label=self._libraries.label,
-            files=self._libraries.files,
-            looked_again=self._looked_again,
-        )
+        engine, looked_again = self._libraries.end(), self._looked_again
+        end_segment(self._world, self._folder, self._segment, engine=engine, looked_again=looked_again)
 
     def _seal(self) -> Ran:
         self._end_segment()

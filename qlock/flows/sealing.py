@@ -13,7 +13,6 @@ import msgspec
 from msgspec import UNSET
 
 from qlock import __version__
-from qlock.core.facts import EngineFile
 from qlock.core.lock import Lock
 from qlock.core.plan import Job, models_of
 from qlock.core.record import Record, Seal, SealedJob, run_answers_digest
@@ -24,7 +23,7 @@ from qlock.flows.kept_base import base_of_job
 from qlock.flows.loaded import LoadedFile, is_untouched, lies_untouched, model_places
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.scores import write_grades
-from qlock.flows.segments import FACTS_VERSION, RunFacts, Segment
+from qlock.flows.segments import FACTS_VERSION, EngineEnd, RunFacts, Segment
 from qlock.world.interface import World
 
 
@@ -158,8 +157,7 @@ def end_segment(
     folder: RunFolder,
     number: int,
     *,
-    label: str,
-    files: tuple[EngineFile, ...],
+    engine: EngineEnd,
     looked_again: bool,
 ) -> None:
     """Note when a stretch ended and which engine it had; a sealed run's facts stay as they are sealed."""
@@ -174,8 +172,9 @@ def end_segment(
     ended = msgspec.structs.replace(
         before.segment[number],
         ended_utc=world.clock.now().isoformat(timespec="seconds"),
-        engine_label=label,
-        engine_file=files,
+        engine_label=engine.label,
+        engine_file=engine.file,
+        engine_log=engine.log,
         looked_again=looked_again,
     )
     segments = (*before.segment[:number], ended, *before.segment[number + 1 :])

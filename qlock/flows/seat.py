@@ -21,6 +21,7 @@ from qlock.engines.interface import (
     Vocabulary,
     Work,
 )
+from qlock.errors import EngineError
 from qlock.world.interface import MappedFile
 
 
@@ -36,23 +37,37 @@ class Seat:
         self._engine: Engine | None = None
         self._prepare: Callable[[Engine], object] | None = None
         self._beside: Callable[[Engine], object] | None = None
+        self.failure_log = ""
+        """The last lines that an engine logged that failed here; empty while none has."""
 
     def point(self, prepare: Callable[[Engine], object]) -> None:
         """Take a point: ``prepare`` loads it and checks it, now and after every restart."""
         self._prepare, self._beside = prepare, None
-        prepare(self._living())
+        self._take(prepare)
 
     def beside(self, prepare: Callable[[Engine], object]) -> None:
         """Put something beside the point, such as its reference: now, and after every restart at this point."""
         self._beside = prepare
-        prepare(self._living())
+        self._take(prepare)
 
     def restart(self) -> None:
         """End what is left of the engine and prepare the point in a new one."""
+        self._note_failure()
         self.close()
         for prepare in (self._prepare, self._beside):
             if prepare is not None:
-                prepare(self._living())
+                self._take(prepare)
+
+    def _take(self, prepare: Callable[[Engine], object]) -> None:
+        try:
+            prepare(self._living())
+        except EngineError:
+            self._note_failure()
+            raise
+
+    def _note_failure(self) -> None:
+        if self._engine is not None:
+            self.failure_log = self._engine.log_tail() or self.failure_log
 
     @property
     def is_up(self) -> bool:

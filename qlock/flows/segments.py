@@ -28,6 +28,8 @@ class Segment(Base, frozen=True, kw_only=True):
     """Version text; empty as long as ``engine_file`` is."""
     engine_file: tuple[facts.EngineFile, ...]
     """Every file that the engine mapped, also what no lock pins; empty while it goes on, and after a kill."""
+    engine_log: str = ""
+    """The last lines that an engine logged before it failed; of the last one that did, and empty where none did."""
     device: facts.Device
     """As it was seen."""
     gpu_uuid: tuple[str, ...] = ()
@@ -44,6 +46,14 @@ class Segment(Base, frozen=True, kw_only=True):
     looked_again: bool = False
     """Whether what is still here of its rows was measured with files and an engine that were looked at afterwards
     (rule 8), by itself or by the next stretch."""
+
+
+class EngineEnd(Base, frozen=True, kw_only=True):
+    """What there is to tell of a stretch's engine when the stretch ends; as in ``Segment``."""
+
+    label: str
+    file: tuple[facts.EngineFile, ...]
+    log: str
 
 
 class RunFacts(Base, frozen=True, kw_only=True):

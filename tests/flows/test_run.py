@@ -396,6 +396,16 @@ def test_a_forced_stretch_marks_the_run_although_a_later_one_ends_it(project: Pr
     assert seal.forced == (DEVICE,)
 
 
+def test_what_an_engine_logged_before_it_died_is_kept_with_the_stretch(project: Project) -> None:
+    project.script.kills["q07"] = 1
+    ran = sealed(project)
+    (segment,) = folder_of(project, ran).facts().segment
+    assert segment.engine_log == "the last line"
+    again = project.run(repeat_lock=True)
+    (segment,) = folder_of(project, again).facts().segment
+    assert segment.engine_log == ""
+
+
 def test_other_files_may_be_forced(project: Project) -> None:
     project.write("models/a.gguf", tiny_gguf(9))
     project.write("tasks/digits.jsonl", items_jsonl(6))

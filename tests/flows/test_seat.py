@@ -132,3 +132,20 @@ def test_an_engine_that_does_not_start_again_is_an_error(script: Script, load: L
     with pytest.raises(EngineError) as caught:
         seat.restart()
     assert (str(caught.value), seat.is_up) == ("the engine did not start", False)
+
+
+def test_the_log_of_an_engine_that_failed_is_kept(script: Script, load: Load) -> None:
+    with Seat(script.open_engine) as seat:
+        seat.point(lambda engine: engine.load(load))
+        assert seat.failure_log == ""
+        seat.restart()
+        assert seat.failure_log == "the last line"
+
+    def fail(engine: Engine) -> None:
+        engine.load(load)
+        raise EngineError("it does not answer")
+
+    with Seat(script.open_engine) as seat:
+        with pytest.raises(EngineError):
+            seat.point(fail)
+        assert seat.failure_log == "the last line"
