@@ -126,6 +126,7 @@ CHANGED: dict[str, object] = {
     "name": "other",
     "context_tokens": 512,
     "slots": 2,
+    "replicas": 2,
     "slots_requested": 2,
     "slots_why": "why",
     "batch_tokens": 32,
