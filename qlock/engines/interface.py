@@ -126,7 +126,7 @@ class Vocabulary(Base, frozen=True, kw_only=True, tag_field="kind", tag="vocabul
     bos_text: str
     eos_text: str
     vocab_tokens: Positive | UnsetType = UNSET
-    """Unset where it is not known yet: before a point is loaded."""
+    """Unset where the engine does not tell."""
 
 
 def vocabulary_of(read_back: ReadBack) -> Vocabulary:

@@ -59,7 +59,7 @@ def test_costs_without_spread_have_no_p(monkeypatch: pytest.MonkeyPatch) -> None
     sliced = tuple(
         replace(one, a=replace(one.a, row=replace(one.a.row, slices={"part": "all"}))) for one in pairs
     )
-    why = "all values are `0.01`, which does not show how far they could differ"
+    why = "all values are 0.01, which does not show how far they could differ"
     assert [row.p_value for row in slices(sliced).row] == [CannotTell(why=why)]
 
 

@@ -93,7 +93,7 @@ def logs(project: Path) -> str:
     return "\n".join(path.read_text() for path in sorted(project.glob("runs/*/*/slurm/*.log")))
 
 
-def wait_rows(project: Path, at_most_s: float = 60.0) -> None:
+def wait_rows(project: Path, at_most_s: float = 240.0) -> None:
     """Wait until some task has answers."""
     until = time.monotonic() + at_most_s
     while not any(path.read_bytes().count(b"\n") > 5 for path in project.glob("runs/*/*/tasks/*/record/*")):

@@ -39,6 +39,7 @@ class Vocab:
             bos_token=bos,
             bos_text=self.text(bos),
             eos_text=self.text(eos),
+            vocab_tokens=self.tokens,
         )
 
     def bos(self) -> int:

@@ -61,7 +61,7 @@ def test_a_vocabulary_takes_the_place_of_a_point_and_the_reverse(
 ) -> None:
     shared_engine.load(Load(weights=(str(tiny),), setting=SETTING))
     told = shared_engine.vocabulary(alone(tiny, tmp_path))
-    assert told == Vocabulary(add_bos=True, bos_token=BOS, bos_text="<s>", eos_text="</s>")
+    assert told == Vocabulary(add_bos=True, bos_token=BOS, bos_text="<s>", eos_text="</s>", vocab_tokens=320)
     with pytest.raises(EngineError, match=r"^the engine could not probe the schedule: no model is loaded$"):
         shared_engine.probe([(1,)], steps=1)
     shared_engine.load(Load(weights=(str(tiny),), setting=SETTING))
