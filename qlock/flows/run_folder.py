@@ -53,6 +53,8 @@ from qlock.world.interface import World
 
 MOST_RECORD_BYTES = 8 << 30
 TASKS = "tasks"
+_BEGUN = ("facts.json", "record", "seal.json", "slurm", TASKS)
+"""What comes of a run once it is begun or queued."""
 _NUMBERED = re.compile(r"^[0-9a-f]{8}(\.[1-9][0-9]*)?$")
 
 
@@ -345,7 +347,7 @@ def folder_of_lock(runs: Path, lock_bytes: bytes) -> Path:
     """The folder of a lock: an unfinished repeat of it is gone on with first."""
     name = folder_name(lock_bytes)
     mine = [path for path in run_folders(runs) if path.name.partition(".")[0] == name]
-    open_ones = [path for path in mine if not (path / "seal.json").exists()]
+    open_ones = [path for path in mine if _is_begun(path) and not (path / "seal.json").exists()]
     return open_ones[0] if open_ones else runs / name
 
 
@@ -353,6 +355,11 @@ def next_repeat(runs: Path, lock_bytes: bytes) -> Path:
     """The folder of the next run of the same lock: ``LOCK8``, then ``LOCK8.2`` and so on."""
     name = folder_name(lock_bytes)
     turn = 1
-    while (runs / (name if turn == 1 else f"{name}.{turn}")).exists():
+    while _is_begun(runs / (name if turn == 1 else f"{name}.{turn}")):
         turn += 1
     return runs / (name if turn == 1 else f"{name}.{turn}")
+
+
+def _is_begun(run: Path) -> bool:
+    """Whether more came of a run than its folder: one that was refused before its first stretch is none."""
+    return any((run / name).exists() for name in _BEGUN)

@@ -29,7 +29,7 @@ from qlock.core.pairs import ending_of
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Row, Times, tokens_of
 from qlock.core.tasks import Task, cut_of_id, lock_of_task, task_named
-from qlock.errors import UsageError
+from qlock.errors import IncompleteError, QlockError, UsageError
 from qlock.flows.asking import conversation
 from qlock.flows.grading import word
 from qlock.flows.kinds import params_of, suite_kind
@@ -105,6 +105,7 @@ def show(world: World, asked: Asked) -> Shown:
 
     Raises:
         UsageError: The run has no such item, suite, point, outcome or ending.
+        IncompleteError: It has no such item yet, and not every item was begun.
         AbsentError: There is no such run, or several.
         InputError: The lock, a record, its items or grades are unreadable, or were changed after the seal.
     """
@@ -152,12 +153,19 @@ def _known(what: str, asked: Iterable[str], known: Iterable[str]) -> None:
             raise UsageError(f"got {what} `{for_message(name)}`, expected one of: {', '.join(names)}")
 
 
-def _no_item(name: str, ids: tuple[str, ...], not_begun: dict[str, int]) -> UsageError:
+def _no_item(name: str, ids: tuple[str, ...], not_begun: dict[str, int]) -> QlockError:
+    """What is said of an item that is not there: where some were not begun, it may be one of them."""
+    shown = for_message(name)
     near = difflib.get_close_matches(name, ids, n=1)
-    hint = f"did you mean `{for_message(near[0])}`?" if near else "without an item, all of them are listed"
-    if not_begun and not near:
-        hint = f"of {', '.join(not_begun)} nothing was asked yet"
-    return UsageError(f"the run has no item `{for_message(name)}`", hint=hint)
+    meant = f"did you mean `{for_message(near[0])}`?" if near else ""
+    if not_begun:
+        jobs_left = ", ".join(not_begun)
+        return IncompleteError(
+            f"the run has no item `{shown}` yet, and of {jobs_left} not every item was asked", hint=meant
+        )
+    return UsageError(
+        f"the run has no item `{shown}`", hint=meant or "without an item, all of them are listed"
+    )
 
 
 def _is_wanted(seen: ItemSeen, asked: Asked) -> bool:

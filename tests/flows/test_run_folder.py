@@ -23,6 +23,7 @@ from qlock.errors import AbsentError, InputError
 from qlock.flows.run_folder import (
     RunFolder,
     folder_name,
+    folder_of_lock,
     header_of,
     items_digest,
     items_name,
@@ -214,6 +215,21 @@ def test_a_repeat_takes_the_next_free_number(tmp_path: Path) -> None:
         path = next_repeat(tmp_path, LOCK)
         assert path == tmp_path / expected
         path.mkdir()
+        (path / "facts.json").touch()
+
+
+@pytest.mark.parametrize("begun", ["facts.json", "record", "seal.json", "slurm", "tasks"])
+def test_a_repeat_that_was_refused_before_it_began_is_no_run(tmp_path: Path, begun: str) -> None:
+    name = folder_name(LOCK)
+    whole, repeat = tmp_path / name, tmp_path / f"{name}.2"
+    for path in (whole, repeat):
+        path.mkdir()
+        (path / "lock.toml").write_bytes(LOCK)
+    (whole / "seal.json").touch()
+    assert (folder_of_lock(tmp_path, LOCK), next_repeat(tmp_path, LOCK)) == (whole, repeat)
+    (repeat / begun).touch()
+    open_one = whole if begun == "seal.json" else repeat
+    assert (folder_of_lock(tmp_path, LOCK), next_repeat(tmp_path, LOCK)) == (open_one, tmp_path / f"{name}.3")
 
 
 def test_a_row_for_a_journal_has_no_newline() -> None:

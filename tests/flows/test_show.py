@@ -23,7 +23,7 @@ from qlock.core.exchange import (
     Wrong,
 )
 from qlock.engines.interface import Broken
-from qlock.errors import AbsentError, InputError, UsageError
+from qlock.errors import AbsentError, IncompleteError, InputError, UsageError
 from qlock.flows.grading import word
 from qlock.flows.show import Asked, ItemSeen, Shown, show
 from tests.fakes.project import Project, folder_of, sealed
@@ -187,9 +187,21 @@ def test_jobs_of_which_nothing_was_asked(project: Project) -> None:
         "text.A@plain.1": 3,
         "text.B@plain.1": 3,
     }
-    assert refused(project, "four", suite="digits", point="A@plain") == (
-        "the run has no item `four`",
-        "of digits.A@plain.1 nothing was asked yet",
+    with pytest.raises(IncompleteError) as caught:
+        shown(project, "four", suite="digits", point="A@plain")
+    assert (str(caught.value), caught.value.hint) == (
+        "the run has no item `four` yet, and of digits.A@plain.1 not every item was asked",
+        "",
+    )
+
+
+def test_an_item_that_may_be_asked_later_is_not_taken_for_one_like_it(project: Project) -> None:
+    assert project.run(task="B@plain").state == "sealed"
+    with pytest.raises(IncompleteError) as caught:
+        shown(project, "fout", suite="digits")
+    assert (str(caught.value), caught.value.hint) == (
+        "the run has no item `fout` yet, and of digits.A@plain.1 not every item was asked",
+        "did you mean `four`?",
     )
 
 
