@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,7 +32,7 @@ SlurmdUser=root
 SlurmctldPidFile={folder}/ctld.pid
 SlurmdPidFile={folder}/%n.pid
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
+SlurmdSpoolDir={spool}/%n
 SlurmctldLogFile={folder}/ctld.log
 SlurmdLogFile={folder}/%n.log
 ProctrackType=proctrack/linuxproc
@@ -136,12 +137,17 @@ def cluster(folder: Path, nodes: int = 2, *more: str) -> Iterator[Cluster]:
         f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[number]} CPUs={cores} State=UNKNOWN"
         for number in range(1, nodes + 1)
     ]
-    conf = _CONF.format(host=host, ports=ports, folder=folder, nodes="\n".join(lines), count=nodes)
-    for name in ("state", *(f"spool-n{number}" for number in range(1, nodes + 1))):
-        (folder / name).mkdir(parents=True)
-    (folder / "slurm.conf").write_text("\n".join((conf, *more)) + "\n")
+    (folder / "state").mkdir(parents=True)
     made = Cluster(folder)
     with ExitStack() as stack:
+        # Sockets lie there, whose paths may have 107 bytes: a test's own folder can be too deep for them.
+        spool = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp")))
+        for number in range(1, nodes + 1):
+            (spool / f"n{number}").mkdir()
+        conf = _CONF.format(
+            host=host, ports=ports, folder=folder, spool=spool, nodes="\n".join(lines), count=nodes
+        )
+        (folder / "slurm.conf").write_text("\n".join((conf, *more)) + "\n")
         stack.enter_context(_daemon(made, "slurmctld", "-D"))
         for number in range(1, nodes + 1):
             stack.enter_context(_daemon(made, "slurmd", "-D", "-N", f"n{number}"))
