@@ -215,11 +215,12 @@ def _reply_lines(reply: Reply) -> Iterator[str]:
             cost = math.fsum(nats)
             mean = f", {cost / len(nats):.4f} each" if nats else ""
             yield f" {count_text(len(nats), 'token')} cost {cost:.4f} nats{mean}"
-        case Diverged(nats=nats, kld_nats=kld_nats):
+        case Diverged(nats=nats, kld_nats=kld_nats, kld_slack_nats=slack):
+            least = "at least " if slack else ""
             apart = math.fsum(kld_nats) / max(1, len(kld_nats))
             yield (
                 f" {count_text(len(nats), 'token')} cost {math.fsum(nats):.4f} nats,"
-                f" {apart:.6f} nats each from the reference"
+                f" {least}{apart:.6f} nats each from the reference"
             )
         case Called(results=results):
             yield " results:"

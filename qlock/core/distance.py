@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import UNSET
+
 from qlock.core.base import Base, Finite
 from qlock.core.effects import what_changes_output
 from qlock.core.exchange import Divergence, Outcome, Ungraded
@@ -21,7 +23,8 @@ from qlock.core.sides import Sitting
 from qlock.core.stats import CannotTell
 
 ROUNDING_FLOOR_NATS = 1e-6
-"""The same for two models side by side: what float32 can do to a sum over a vocabulary, with room to spare."""
+"""The same for two models side by side, and where the likeliest tokens alone are kept, in float32: what that can do to a
+sum over a vocabulary, with room to spare."""
 
 
 class Distance(Base, frozen=True, kw_only=True, tag_field="kind", tag="distance"):
@@ -39,6 +42,11 @@ class Distance(Base, frozen=True, kw_only=True, tag_field="kind", tag="distance"
     def is_below_floor(self) -> bool:
         """Whether the mean divergence could be the way of measuring alone."""
         return not self.is_identical and abs(self.figures.kld_nats.value) < self.floor_nats
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the divergences are the least that they can be, only the likeliest tokens having been kept."""
+        return self.figures.kld_slack_nats is not UNSET
 
 
 def measured_in(sittings: Iterable[Sitting]) -> list[Measured]:
@@ -81,7 +89,8 @@ def has_divergences(outcomes: Iterable[Outcome]) -> bool:
 
 def floor_of(suite: SuitePin) -> float:
     """The mean divergence, in nats, that the way of measuring cannot tell from 0."""
-    return FLOOR_NATS if suite.params.get("stored") is True else ROUNDING_FLOOR_NATS
+    is_rounded = suite.params.get("stored") is True and "stored_tokens" not in suite.params
+    return FLOOR_NATS if is_rounded else ROUNDING_FLOOR_NATS
 
 
 def _ground(lock: Lock, point: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -178,6 +178,8 @@ class Divergence(Base, frozen=True, kw_only=True, tag_field="kind", tag="diverge
     """How many tokens stand before the first scored one."""
     token_kinds: tuple[str, ...]
     """What each scored token is part of (``number``, ``function-name`` …); empty where that is not looked at."""
+    kld_slack_nats: tuple[Finite, ...] = ()
+    """How much more than ``kld_nats`` each may be at most; empty where that is the divergence itself."""
 
 
 Reading = dict[str, dict[str, str]]

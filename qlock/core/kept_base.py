@@ -1,18 +1,19 @@
 """Whose log-probabilities a kept file holds: the identity that its format does not have, and the log of its parts.
 
-The file is llama.cpp's own (``core.kept_logits``), which says neither model nor text nor settings. Beside it lies a
-journal: the identity first, then a line for each part that is written and synced, then one for the whole. A kept file is
-named after its identity, so that runs of any lock with an equal one find it; and what lies there is held to it.
+The file is llama.cpp's own (``core.kept_logits``) or, where the likeliest tokens alone are kept, ``core.kept_top``; both
+say neither model nor text nor settings. Beside it lies a journal: the identity first, then a line for each part that is
+written and synced, then one for the whole. A kept file is named after its identity, so that runs of any lock with an
+equal one find it; and what lies there is held to it.
 
 Does not live here: writing and finding them (``flows.kept_base``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from qlock.core.base import Base, Count, Finite, Positive
@@ -20,11 +21,16 @@ from qlock.core.canon import check_version, from_json
 from qlock.core.digest import Digest, digest_of
 from qlock.core.effects import what_changes_output
 from qlock.core.facts import ReadBack, Setting
-from qlock.core.kept_logits import Layout
+from qlock.core.kept_logits import Layout, head_bytes
+from qlock.core.kept_top import SPARE_TOKENS, Sizes, TopLayout, top_head_bytes
 from qlock.core.lock import Lock, PromptsPin, SuitePin
+from qlock.core.traces import read_traces
 from qlock.errors import InputError
 
 KEPT_VERSION = 1
+
+Shapes = tuple[tuple[int, int], ...]
+"""Of each part, how many tokens it has, and the index of the first that is scored."""
 
 
 class Identity(Base, frozen=True, kw_only=True, tag_field="kind", tag="identity"):
@@ -35,10 +41,14 @@ class Identity(Base, frozen=True, kw_only=True, tag_field="kind", tag="identity"
     """Of all of the reference's model that can change what it says."""
     tokenizer: Digest
     text: Digest
-    """Of the token ids of all windows."""
-    window_tokens: Positive
-    windows: Positive
+    """Of the token ids of all windows, or of the traces."""
+    window_tokens: Positive | UnsetType = UNSET
+    """Unset of traces, which have lengths of their own."""
+    parts: Positive
+    """Windows or traces."""
     vocab_tokens: Positive
+    kept_tokens: Positive | UnsetType = UNSET
+    """How many of the likeliest tokens are kept of each row; unset where all are."""
     setting: Setting
     """Without its name."""
     engine: Digest
@@ -84,7 +94,7 @@ def identity_of(lock: Lock, suite: SuitePin, prompts: PromptsPin) -> Identity:
         prompts: What the points are asked in it: the windows are those of the reference, which has their tokenizer.
 
     Raises:
-        InputError: The reference is not proved yet.
+        InputError: The reference is not proved yet, or its vocabulary is smaller than what is to be kept of it.
     """
     point = next(pin for pin in lock.point if pin.name == suite.reference)
     model = next(pin for pin in lock.model if pin.name == point.model)
@@ -95,19 +105,49 @@ def identity_of(lock: Lock, suite: SuitePin, prompts: PromptsPin) -> Identity:
         raise InputError("the point is not proved yet", hint="run `qlock resolve`").within(
             f"point.{point.name}"
         )
+    window_tokens = suite.params.get("window_tokens", UNSET)
     return Identity(
         kept_version=KEPT_VERSION,
         model=digest_of("kept model", what_changes_output(model)),
         tokenizer=model.tokenizer_digest,
-        text=prompts.tokens_digest,
-        window_tokens=suite.params["window_tokens"],
-        windows=prompts.items,
+        # Contents of traces tell where the answers begin, which the tokens alone do not.
+        text=prompts.items_digest if window_tokens is UNSET else prompts.tokens_digest,
+        window_tokens=window_tokens,
+        parts=prompts.items,
         vocab_tokens=point.read_back.vocab_tokens,
+        kept_tokens=_kept_tokens(suite, point.read_back),
         setting=replace(setting, name="kept"),
         engine=digest_of("kept engine", what_changes_output(replace(engine, name="kept"))),
         device=digest_of("kept device", what_changes_output(replace(device, name="kept"))),
         plain_text_nats=point.plain_text_nats,
     )
+
+
+def check_stored_tokens(lock: Lock) -> None:
+    """Refuse suites that are to store more tokens of a row than their reference can have.
+
+    Args:
+        lock: What of it is not proved is passed over.
+
+    Raises:
+        InputError: With the suite's path in front.
+    """
+    read_backs = {pin.name: pin.read_back for pin in lock.point}
+    for suite in lock.suite:
+        read_back = read_backs.get(suite.reference)
+        if isinstance(read_back, ReadBack):
+            _kept_tokens(suite, read_back)
+
+
+def _kept_tokens(suite: SuitePin, reference: ReadBack) -> int | UnsetType:
+    kept: int | UnsetType = suite.params.get("stored_tokens", UNSET)
+    most = reference.vocab_tokens - SPARE_TOKENS
+    if kept is not UNSET and kept > most:
+        raise InputError(
+            f"got `{kept}` as `stored_tokens`, expected at most `{most}`",
+            hint="leave it out: then the whole vocabulary is stored",
+        ).within(f"suite.{suite.name}")
+    return kept
 
 
 def name_of(identity: Identity) -> str:
@@ -116,13 +156,48 @@ def name_of(identity: Identity) -> str:
     return digest_of("kept base", ground).partition(":")[2][:16]
 
 
-def layout_of(identity: Identity) -> Layout:
-    """Where everything lies in a file of this identity."""
-    return Layout(
-        window_tokens=identity.window_tokens,
-        vocab_tokens=identity.vocab_tokens,
-        parts=identity.windows,
-    )
+def shapes_of(identity: Identity, data: Mapping[str, bytes]) -> Shapes:
+    """Of each part, how many tokens it has, and the index of the first that is scored.
+
+    Args:
+        identity: Of the file.
+        data: Of the suite.
+
+    Raises:
+        InputError: The data are traces and cannot be read.
+    """
+    if identity.window_tokens is not UNSET:
+        return ((identity.window_tokens, identity.window_tokens // 2 + 1),) * identity.parts
+    chosen = read_traces(data["traces"]).trace[: identity.parts]
+    return tuple((len(trace.prompt) + len(trace.answer), len(trace.prompt)) for trace in chosen)
+
+
+def layout_of(identity: Identity, shapes: Shapes) -> Layout | TopLayout:
+    """Where everything lies in a file of this identity, whose parts have these shapes."""
+    if identity.kept_tokens is not UNSET:
+        return TopLayout(_sizes(identity, identity.kept_tokens), shapes)
+    (window_tokens,) = {tokens for tokens, _ in shapes}
+    return Layout(window_tokens=window_tokens, vocab_tokens=identity.vocab_tokens, parts=identity.parts)
+
+
+def head_of(identity: Identity, parts: Sequence[tuple[Sequence[int], int]]) -> bytes:
+    """Everything in front of the rows.
+
+    Args:
+        identity: Of the file.
+        parts: Token ids of each as they stand in the text, and the index of the first that is scored.
+    """
+    import numpy as np
+
+    if identity.kept_tokens is not UNSET:
+        return top_head_bytes(_sizes(identity, identity.kept_tokens), parts)
+    tokens = np.array([ids for ids, _ in parts], dtype=np.int32)
+    layout = Layout(window_tokens=tokens.shape[1], vocab_tokens=identity.vocab_tokens, parts=identity.parts)
+    return head_bytes(layout, tokens)
+
+
+def _sizes(identity: Identity, kept_tokens: int) -> Sizes:
+    return Sizes(vocab_tokens=identity.vocab_tokens, parts=identity.parts, kept_tokens=kept_tokens)
 
 
 def read_log(rows: Iterable[bytes], *, name: str) -> Log | None:
@@ -142,7 +217,7 @@ def read_log(rows: Iterable[bytes], *, name: str) -> Log | None:
         match line:
             case Identity() if number == 1:
                 identity = line
-            case PartLine(part=part, blake3=blake3) if identity and part < identity.windows:
+            case PartLine(part=part, blake3=blake3) if identity and part < identity.parts:
                 parts[part] = blake3
                 whole = None
             case WholeLine() if identity:

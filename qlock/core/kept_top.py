@@ -46,6 +46,9 @@ _TOKEN_BYTES = 4
 _MOST_TOKENS = 1 << 28
 _SHORT_IDS = 1 << 16
 
+SPARE_TOKENS = 2
+"""So many of a vocabulary are left out at least: the others have a likelihood, also where the scored one is not kept."""
+
 HEAD_BYTES = len(MAGIC) + _SIZES.size
 """What ``sizes_in`` needs."""
 
@@ -123,8 +126,8 @@ def sizes_in(data: bytes) -> Sizes:
     for fact, got, least in (("vocabulary", vocabulary, 4), ("parts", parts, 1), ("kept tokens", kept, 1)):
         if got < least:
             raise InputError(f"got `{got}` as its {fact}, expected at least `{least}`")
-    if kept > vocabulary - 2:
-        raise InputError(f"got `{kept}` as its kept tokens, expected at most `{vocabulary - 2}`")
+    if kept > vocabulary - SPARE_TOKENS:
+        raise InputError(f"got `{kept}` as its kept tokens, expected at most `{vocabulary - SPARE_TOKENS}`")
     if parts > _MOST_TOKENS:
         raise InputError(f"got `{parts}` as its parts, expected at most `{_MOST_TOKENS}`")
     return Sizes(vocab_tokens=vocabulary, parts=parts, kept_tokens=kept)

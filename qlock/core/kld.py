@@ -16,6 +16,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET, UnsetType
+
 from qlock.core.base import Base, Finite, Positive
 from qlock.core.exchange import (
     Divergence,
@@ -58,6 +60,9 @@ class Kld(Base, frozen=True, kw_only=True):
     """Whether both gave the same numbers throughout."""
     kld_nats: Estimate
     """Mean of Σ p_ref · ln(p_ref / p_point)."""
+    kld_slack_nats: Finite | UnsetType = UNSET
+    """How much more that mean may be at most, where only the likeliest tokens were kept and it is a lower bound; unset where
+    it is the divergence itself. The percentiles and the other direction are lower bounds then, too."""
     quantiles: Quantiles
     reverse_kld_nats: Estimate
     """The other direction: mean of Σ p_point · ln(p_point / p_ref)."""
@@ -101,7 +106,11 @@ def kld_of(outcomes: Iterable[Outcome], names: Sequence[str] = ()) -> Kld | Cann
     cost = max(float(tokens.nats.mean()), float(tokens.reference_nats.mean()))
     if cost > LARGEST_MEAN:
         return CannotTell(why=f"got a mean cost of `{cost}` nats, expected at most `{LARGEST_MEAN}`")
-    return _figures(tokens)
+    slack = [nats for item in items for nats in item.kld_slack_nats]
+    for nats in slack:
+        if not 0 <= nats <= LARGEST_NATS:
+            return CannotTell(why=f"got `{nats}` as what may be missing of a divergence")
+    return _figures(tokens, slack=slack)
 
 
 def _divergences(outcomes: Iterable[Outcome]) -> list[Divergence] | CannotTell:
@@ -115,7 +124,7 @@ def _divergences(outcomes: Iterable[Outcome]) -> list[Divergence] | CannotTell:
     return found
 
 
-def _figures(tokens: Tokens) -> Kld:
+def _figures(tokens: Tokens, *, slack: list[float]) -> Kld:
     import numpy as np
 
     change = np.exp(-tokens.nats) - np.exp(-tokens.reference_nats)
@@ -126,6 +135,7 @@ def _figures(tokens: Tokens) -> Kld:
         is_zero=not (tokens.kld.any() or tokens.reverse_kld.any())
         and bool((tokens.nats == tokens.reference_nats).all() and tokens.same_top.all()),
         kld_nats=mean(tokens, tokens.kld),
+        kld_slack_nats=math.fsum(slack) / len(tokens.kld) if slack else UNSET,
         quantiles=quantiles(tokens.kld),
         reverse_kld_nats=mean(tokens, tokens.reverse_kld),
         same_top_share=mean(tokens, tokens.same_top),

@@ -37,6 +37,8 @@ class MarkDistance(Base, frozen=True, kw_only=True, tag_field="kind", tag="dista
     """Below it lie 99.9 % of the tokens."""
     same_top_share: Share
     """Tokens for which both find the same one likeliest."""
+    kld_slack_nats: Finite | UnsetType = UNSET
+    """How much more the mean may be at most, where the divergences are lower bounds."""
 
 
 class Mark(Base, frozen=True, kw_only=True):
@@ -248,6 +250,7 @@ def _distance(suite: Suite, side: Literal["a", "b"]) -> MarkDistance | CannotTel
                 interval=figures.kld_nats.interval,
                 at_999_nats=figures.quantiles.at_999,
                 same_top_share=figures.same_top_share.value,
+                kld_slack_nats=figures.kld_slack_nats,
             )
 
 

@@ -133,8 +133,9 @@ def reason(outcome: Outcome) -> str:
             return f"{share:.3f}"
         case Nats(nats_sum=nats, scored_tokens=tokens):
             return f"{nats:.4f} nats over {tokens} tokens"
-        case Divergence(kld_nats=kld_nats):
-            return f"{math.fsum(kld_nats):.4f} nats from the reference over {len(kld_nats)} tokens"
+        case Divergence(kld_nats=kld_nats, kld_slack_nats=slack):
+            least = "at least " if slack else ""
+            return f"{least}{math.fsum(kld_nats):.4f} nats from the reference over {len(kld_nats)} tokens"
 
 
 def score(outcomes: tuple[Outcome, ...]) -> Score | None:

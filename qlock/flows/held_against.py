@@ -11,24 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from qlock.core.exchange import Diverge, Score
+from qlock.core.kept_base import layout_of, shapes_of
 from qlock.core.lock import PointPin, SuitePin
 from qlock.core.plan import Job, jobs
 from qlock.core.units import bytes_text
 from qlock.core.verify import Finding, differences, missing
 from qlock.engines.interface import Engine, KeptFile
 from qlock.errors import AbsentError
+from qlock.flows.asking import Question
 from qlock.flows.kept_base import (
     KeptBase,
-    Part,
     base_of,
     base_of_job,
     bases_of,
     check_room_on_disk,
     held,
     is_whole,
-    keep,
     look_at,
 )
+from qlock.flows.kept_parts import Part, keep
 from qlock.flows.laps import Laps
 from qlock.flows.loaded import is_untouched, loaded_file, touched
 from qlock.flows.preparing import Progress, Stage, load_of, papers, take_point
@@ -121,10 +123,18 @@ def check_disk(stage: Stage, todo: Iterable[Job]) -> None:
     """Stop before anything is loaded where the disk has no room for the files that jobs need.
 
     Raises:
+        InputError: More of a vocabulary is to be stored than there is, or traces cannot be read.
         AbsentError: With what is needed and what there is.
     """
     runs = stage.folder.whole.parent
-    check_room_on_disk(stage.world, bases_of(stage.lock, todo, runs), runs)
+    sizes = [(base, _size(stage, base)) for base in bases_of(stage.lock, todo, runs)]
+    check_room_on_disk(stage.world, sizes, runs)
+
+
+def _size(stage: Stage, base: KeptBase) -> int:
+    """Of a whole file, bytes; known before anything is loaded."""
+    data = next(exam.data for exam in stage.exams if exam.pin.name == base.suite)
+    return layout_of(base.identity, shapes_of(base.identity, data)).total_bytes
 
 
 def kept_again(stage: Stage) -> list[Finding]:
@@ -151,8 +161,8 @@ def _readers(stage: Stage, path: Path) -> list[str]:
 
 def _write(stage: Stage, base: KeptBase) -> bool:
     """Write a file, or wait for whoever writes it; gives whether it is whole now."""
-    parts = base.identity.windows
-    name = f"{base.reference} for {base.suite}, kept in {bytes_text(base.layout.total_bytes)}"
+    parts = base.identity.parts
+    name = f"{base.reference} for {base.suite}, kept in {bytes_text(_size(stage, base))}"
 
     def tell_others(done: int) -> None:
         stage.talk(Progress(job=f"{name} by another process", done=done, items=parts, tokens=0))
@@ -170,10 +180,7 @@ def _write_held(stage: Stage, base: KeptBase, name: str) -> bool:
     sat = papers(stage, reference, {base.suite})[base.suite]
     where = f"point.{reference.name}.prompts.{base.suite}"
     refuse(differences("prompts", where, base.prompts, sat.pin), allow=stage.allow)
-    parts = tuple(
-        Part(number=number, tokens=question.first.tokens, score_from=base.layout.score_from)
-        for number, question in enumerate(sat.questions)
-    )
+    parts = tuple(_part(number, question) for number, question in enumerate(sat.questions))
     total = 0
 
     def tell(done: int, tokens: int) -> None:
@@ -182,3 +189,11 @@ def _write_held(stage: Stage, base: KeptBase, name: str) -> bool:
         stage.talk(Progress(job=name, done=done, items=len(parts), tokens=total))
 
     return keep(stage.world, stage.seat, base, parts, tell=tell, is_over=stage.is_over)
+
+
+def _part(number: int, question: Question) -> Part:
+    match question.given:
+        case Diverge(tokens=tokens, score_from=score_from):
+            return Part(number=number, tokens=tokens, score_from=score_from)
+        case Score() | None:
+            raise ValueError(f"`{question.item.id}` asks for no divergences")

@@ -22,6 +22,7 @@ from qlock.core import facts
 from qlock.core.again import Again, again
 from qlock.core.canon import json_bytes
 from qlock.core.escape import for_message, visible
+from qlock.core.kept_base import check_stored_tokens
 from qlock.core.lock import (
     LOCK_VERSION,
     Lock,
@@ -132,6 +133,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         elif not moved:
             proofs = _unproved(ground, exams, kept)
     lock = _assemble(ground, proofs)
+    check_stored_tokens(lock)
     return Resolved(
         path=path,
         lock=lock,

@@ -60,16 +60,22 @@ class Params(Base, frozen=True, kw_only=True):
     windows: Positive | UnsetType = UNSET
     """How many windows from the start of the text; unset means all that fit."""
     stored: bool = False
-    """Whether the reference's log-probabilities are written to a file once, in 16 bits, and read from there, instead of
-    loading the reference beside every point."""
+    """Whether the reference's log-probabilities are written to a file once and read from there, instead of loading the
+    reference beside every point."""
+    stored_tokens: Positive | UnsetType = UNSET
+    """How many of the likeliest tokens are stored of each row; unset means all, in 16 bits."""
 
     def __post_init__(self) -> None:
         """One source; a window is written out where there is a text."""
         if (self.text is UNSET) == (self.traces is UNSET):
             which = "neither" if self.text is UNSET else "both"
             raise ValueError(f"got {which} of `text` and `traces`, expected one of them")
-        if self.stored and self.traces is not UNSET:
-            raise ValueError("stored: got `true` with `traces`, which are not of one length")
+        if self.stored_tokens is not UNSET and not self.stored:
+            raise ValueError(f"stored_tokens: got `{self.stored_tokens}` without `stored = true`")
+        if self.stored and self.traces is not UNSET and self.stored_tokens is UNSET:
+            raise ValueError(
+                "stored: got `true` with `traces` and no `stored_tokens`: whole rows are stored of windows of one length"
+            )
         for key in ("window_tokens", "windows"):
             if self.traces is not UNSET and getattr(self, key) is not UNSET:
                 raise ValueError(f"{key}: got `{getattr(self, key)}` with `traces`, which have no windows")
@@ -144,7 +150,8 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:
     if found is None:
         return Ungraded(why="got no divergences")
     scored = len(body.tokens) - body.score_from
-    least = _LEAST + LEAST_NATS if params.stored else _LEAST
+    is_rounded = params.stored and params.stored_tokens is UNSET
+    least = _LEAST + LEAST_NATS if is_rounded else _LEAST
     for name, numbers, low in (
         ("nats", found.nats, 0.0),
         ("reference_nats", found.reference_nats, least),
@@ -164,6 +171,12 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:
             why=f"got {len(found.same_top)} likeliest tokens and {len(found.pieces)} pieces, "
             f"expected {scored} and {pieces}"
         )
+    # The reference's own job is held against itself, whatever is stored: nothing is missing there.
+    missing = found.kld_slack_nats
+    if len(missing) not in ((0,) if params.stored_tokens is UNSET else (0, scored)):
+        return Ungraded(why=f"got {len(missing)} bounds of what is missing of a divergence")
+    if not all(0 <= nats <= LARGEST_NATS for nats in missing):
+        return Ungraded(why="a bound of what is missing of a divergence is no number of at least 0")
     return Divergence(
         nats=found.nats,
         reference_nats=found.reference_nats,
@@ -172,6 +185,7 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:
         same_top=found.same_top,
         depth_tokens=body.score_from,
         token_kinds=token_kinds(found.pieces),
+        kld_slack_nats=found.kld_slack_nats,
     )
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qlock.cli import show as module
 from qlock.core.endings import ENDINGS
@@ -118,6 +119,10 @@ def test_a_divergence_from_the_reference() -> None:
     assert [*module._request_lines(request), *module._reply_lines(reply)] == [
         "3 tokens of a text, held against the reference from number 2 on",
         " 2 tokens cost 3.0000 nats, 0.375000 nats each from the reference",
+    ]
+    bound = replace(reply, kld_slack_nats=(0.5, 0.5))
+    assert list(module._reply_lines(bound)) == [
+        " 2 tokens cost 3.0000 nats, at least 0.375000 nats each from the reference",
     ]
 
 

@@ -24,16 +24,23 @@ from tests.fakes.documents import a_digest, a_kld_lock, a_kld_suite, a_model
 REFERENCE, QUANT = "F16@f16kv", "Q4_K_M@f16kv"
 
 
-def items(kld: list[float]) -> list[Measured]:
-    return measured_in([a_distance(kld)])
+def items(kld: list[float], slack: float = 0.0) -> list[Measured]:
+    return measured_in([a_distance(kld, slack=slack)])
 
 
 def distance(
-    kld: list[float], point: str = QUANT, lock: Lock | None = None, *, stored: bool = False
+    kld: list[float],
+    point: str = QUANT,
+    lock: Lock | None = None,
+    *,
+    stored: bool = False,
+    slack: float = 0.0,
 ) -> Distance:
+    """Where there is a slack, only the likeliest tokens were kept."""
     suite = a_kld_suite()
-    suite = replace(suite, params={**suite.params, "stored": stored})
-    found = distance_of(lock or a_kld_lock(), suite, point, items(kld))
+    more = {"stored_tokens": 1024} if slack else {}
+    suite = replace(suite, params={**suite.params, "stored": stored, **more})
+    found = distance_of(lock or a_kld_lock(), suite, point, items(kld, slack))
     assert isinstance(found, Distance)
     return found
 
@@ -125,3 +132,14 @@ def test_a_name_is_no_fact() -> None:
     lock = a_kld_lock()
     other = replace(lock.model[1], tensors_digest=a_digest("x"))
     assert not distance([0.0], QUANT, replace(lock, model=(lock.model[0], other))).is_identical
+
+
+def test_of_the_likeliest_tokens_alone_it_is_a_lower_bound_in_float32() -> None:
+    found = distance([2e-5, 2e-5], stored=True, slack=0.3)
+    assert (found.is_lower_bound, found.is_below_floor, found.floor_nats) == (
+        True,
+        False,
+        ROUNDING_FLOOR_NATS,
+    )
+    assert found.figures.kld_slack_nats == pytest.approx(0.3)
+    assert not distance([2e-5, 2e-5], stored=True).is_lower_bound

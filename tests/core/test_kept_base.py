@@ -14,15 +14,22 @@ from qlock.core.kept_base import (
     Log,
     PartLine,
     WholeLine,
+    check_stored_tokens,
+    head_of,
     identity_of,
     layout_of,
     name_of,
     read_log,
+    shapes_of,
 )
+from qlock.core.kept_logits import Layout, layout_in
+from qlock.core.kept_top import TopLayout, sizes_in
 from qlock.core.lock import Lock
 from qlock.core.plan import prompts_of
 from qlock.core.record import line_bytes
+from qlock.core.traces import write_traces
 from qlock.errors import InputError
+from tests.core.test_traces import a_header, a_trace
 from tests.fakes.documents import a_digest, a_kld_lock, a_kld_suite, a_setting
 
 
@@ -32,21 +39,75 @@ def identity(lock: Lock | None = None) -> Identity:
     return identity_of(lock, suite, prompts_of(lock.point[1], "distance"))
 
 
+def with_first(lock: Lock, table: str, **changes: object) -> Lock:
+    entries = getattr(lock, table)
+    return replace(lock, **{table: (replace(entries[0], **changes), *entries[1:])})
+
+
 def test_an_identity_is_that_of_the_reference_and_of_the_text() -> None:
     lock = a_kld_lock()
     found = identity()
-    assert (found.window_tokens, found.windows, found.vocab_tokens) == (512, 40, 49_152)
+    assert (found.window_tokens, found.parts, found.vocab_tokens) == (512, 40, 49_152)
     assert found.tokenizer == lock.model[0].tokenizer_digest
     assert found.text == prompts_of(lock.point[0], "distance").tokens_digest
     assert found.setting == replace(lock.setting[0], name="kept")
     assert found.plain_text_nats == lock.point[0].plain_text_nats
-    layout = layout_of(found)
-    assert (layout.window_tokens, layout.vocab_tokens, layout.parts) == (512, 49_152, 40)
+    assert found.kept_tokens is UNSET
+    layout = layout_of(found, shapes_of(found, {}))
+    assert layout == Layout(window_tokens=512, vocab_tokens=49_152, parts=40)
+    windows = [(range(512), layout.score_from)] * 40
+    head = head_of(found, windows)
+    assert (layout_in(head), len(head)) == (layout, layout.offset(0))
 
 
-def with_first(lock: Lock, table: str, **changes: object) -> Lock:
-    entries = getattr(lock, table)
-    return replace(lock, **{table: (replace(entries[0], **changes), *entries[1:])})
+def stored(**params: object) -> Lock:
+    return with_first(a_kld_lock(), "suite", params={"stored": True, **params})
+
+
+def test_of_the_likeliest_tokens_alone_it_says_how_many() -> None:
+    found = identity(stored(text="file:x", window_tokens=512, stored_tokens=1024))
+    assert (found.window_tokens, found.kept_tokens) == (512, 1024)
+    layout = layout_of(found, shapes_of(found, {}))
+    assert isinstance(layout, TopLayout)
+    assert (layout.kept_tokens, layout.shapes) == (1024, ((512, 257),) * 40)
+    head = head_of(found, [(range(512), 257)] * 40)
+    assert (sizes_in(head).kept_tokens, len(head)) == (1024, layout.offset(0))
+
+
+def test_traces_have_lengths_of_their_own() -> None:
+    lock = stored(traces="file:x", stored_tokens=1024)
+    prompts = prompts_of(lock.point[1], "distance")
+    found = identity_of(lock, lock.suite[0], replace(prompts, items=2))
+    assert (found.window_tokens, found.parts) == (UNSET, 2)
+    # The contents, since the token ids alone do not say where an answer begins.
+    assert found.text == prompts.items_digest
+    lines = [
+        a_trace("one", prompt=(5, 6, 7), answer=(8,)),
+        a_trace("two", prompt=(5,), answer=(6, 7)),
+        a_trace("beyond the limit"),
+    ]
+    data = {"traces": write_traces(a_header(3), lines)}
+    shapes = shapes_of(found, data)
+    assert shapes == ((4, 3), (3, 1))
+    layout = layout_of(found, shapes)
+    assert isinstance(layout, TopLayout)
+    assert layout.total_bytes == layout.offset(0) + 3 * layout.row_bytes
+
+
+def test_more_tokens_than_there_are_cannot_be_stored() -> None:
+    for tokens in (49_150, 49_151):
+        lock = stored(text="file:x", window_tokens=512, stored_tokens=tokens)
+        if tokens == 49_150:
+            check_stored_tokens(lock)
+            continue
+        for refuse in (identity, check_stored_tokens):
+            with pytest.raises(InputError) as caught:
+                refuse(lock)
+            assert str(caught.value) == (
+                "suite.distance: got `49151` as `stored_tokens`, expected at most `49150`"
+            )
+    unproved = replace(lock, point=tuple(replace(point, read_back=UNSET) for point in lock.point))
+    check_stored_tokens(unproved)
 
 
 OTHERS = {
@@ -56,6 +117,9 @@ OTHERS = {
     "another engine": with_first(a_kld_lock(), "engine", system_info="x"),
     "another machine": with_first(a_kld_lock(), "device", cpu_model="x"),
     "another behaviour": with_first(a_kld_lock(), "point", plain_text_nats=9.0),
+    "fewer tokens of a row": with_first(
+        a_kld_lock(), "suite", params={"text": "file:x", "window_tokens": 512, "stored_tokens": 9}
+    ),
     "another window": with_first(
         a_kld_lock(), "suite", params={"text": "file:x", "window_tokens": 256, "stored": True}
     ),
@@ -143,7 +207,7 @@ def test_any_lines_are_a_journal_or_an_error(rows: list[bytes]) -> None:
         found = read_log(rows, name="x")
     except InputError:
         return
-    assert found is None or found.identity.window_tokens > 0
+    assert found is None or found.identity.parts > 0
 
 
 def test_a_setting_of_another_width_is_another_identity() -> None:

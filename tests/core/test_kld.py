@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 from scipy.stats import pearsonr
 
@@ -56,6 +57,20 @@ def test_the_figures_by_hand() -> None:
     changes = [0.0, math.exp(-2) - math.exp(-1), math.exp(-3) - math.exp(-1), math.exp(-2) - math.exp(-1.5)]
     assert found.probability_change.value == pytest.approx(sum(changes) / 4)
     assert found.probability_change_rms.value == pytest.approx(math.sqrt(sum(c * c for c in changes) / 4))
+
+
+def test_what_is_missing_of_lower_bounds_is_a_mean_too() -> None:
+    assert figures([ONE, OTHER]).kld_slack_nats is UNSET
+    found = kld_of(
+        [replace(item(ONE), kld_slack_nats=(0.4, 0.2)), replace(item(OTHER), kld_slack_nats=(0.0, 0.2))]
+    )
+    assert isinstance(found, Kld)
+    assert found.kld_slack_nats == pytest.approx(0.2)
+    assert replace(found, kld_slack_nats=UNSET) == figures([ONE, OTHER])
+    for none in (math.nan, -0.1):
+        assert kld_of([replace(item(ONE), kld_slack_nats=(none, 0.2))]) == CannotTell(
+            why=f"got `{none}` as what may be missing of a divergence"
+        )
 
 
 def test_a_point_that_gives_the_same_numbers_is_zero() -> None:

@@ -115,8 +115,11 @@ def a_reading(nats: list[float], tokens: int = 100) -> Sitting:
     return Sitting(repeat=1, items=len(nats), rows=tuple(rows), outcomes=outcomes, grade_version=1)
 
 
-def a_distance(kld: list[float], tokens: int = 20) -> Sitting:
-    """One job of the text `distance`: the divergence of each window, spread over its tokens; zero is the reference's."""
+def a_distance(kld: list[float], tokens: int = 20, *, slack: float = 0.0) -> Sitting:
+    """One job of the text `distance`: the divergence of each window, spread over its tokens; zero is the reference's.
+
+    Where ``slack`` is more than 0, all of them are lower bounds of which as much may be missing.
+    """
     rows = []
     outcomes: dict[str, Outcome] = {}
     for number, mean in enumerate(kld, start=1):
@@ -142,6 +145,7 @@ def a_distance(kld: list[float], tokens: int = 20) -> Sitting:
             same_top=same,
             depth_tokens=250,
             token_kinds=("prose", "number") * (tokens // 2),
+            kld_slack_nats=(slack,) * tokens if slack else (),
         )
         rows.append(
             a_row(item, item_digest=item_digest(item, slices, {"w": number}), slices=slices, replies=(reply,))

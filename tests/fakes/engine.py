@@ -24,7 +24,8 @@ from qlock.core.digest import blake3_of
 from qlock.core.exchange import Ending
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.core.gguf import Header, read_header
-from qlock.core.kept_logits import KeptRows, encoded
+from qlock.core.kept_logits import KeptRows, Layout, encoded
+from qlock.core.kept_top import TopLayout, TopRows, top_encoded
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -341,8 +342,15 @@ class FakeEngine:
             reverse_kld_nats=tuple(one / 5 for one in apart),
             same_top=tuple(one < self._script.nats / 2 for one in apart),
             pieces=tuple(_piece(token) for token in work.tokens[work.score_from :]) if work.pieces else (),
+            kld_slack_nats=tuple(one / 8 for one in apart) if self._is_compact() else (),
             elapsed_s=0.5,
         )
+
+    def _is_compact(self) -> bool:
+        if not isinstance(self._reference, str):
+            return False
+        with closing(Parts(self._reference)) as parts:
+            return isinstance(parts.layout, TopLayout)
 
     def _reference_nats(self, work: Contrast) -> tuple[float, ...]:
         match self._reference:
@@ -354,10 +362,13 @@ class FakeEngine:
                     if part is None:
                         return ()
                     rows = parts.rows(part, 0, len(work.tokens) - work.score_from)
-                assert isinstance(rows, KeptRows), "the fake keeps whole rows"
-                scored = work.tokens[work.score_from :]
-                kept = rows.log_probabilities()
-                return tuple(-float(row[token]) for row, token in zip(kept, scored, strict=True))
+                match rows:
+                    case TopRows(own=own):
+                        return tuple(-float(one) for one in own)
+                    case KeptRows():
+                        scored = work.tokens[work.score_from :]
+                        kept = rows.log_probabilities()
+                        return tuple(-float(row[token]) for row, token in zip(kept, scored, strict=True))
 
     def _kept(self, work: Keep) -> Kept | Broken:
         """Rows in which the scored token has its cost, and all others are equal."""
@@ -370,7 +381,13 @@ class FakeEngine:
             with closing(Parts(work.path, is_writable=True)) as parts:
                 if not parts.is_of(work.part, work.tokens, bos_token=BOS):
                     return Broken(id=work.id, why=f"part `{work.part}` of the kept file is of other tokens")
-                digest = parts.write(work.part, [encoded(logits)])
+                match parts.layout:
+                    case Layout():
+                        data = encoded(logits)
+                    case TopLayout(kept_tokens=kept_tokens):
+                        targets = np.array(work.tokens[work.score_from :], dtype=np.int32)
+                        data = top_encoded(logits, targets, kept_tokens)
+                digest = parts.write(work.part, [data])
         except KeptFileError as error:
             return Broken(id=work.id, why=str(error))
         return Kept(id=work.id, nats=nats, blake3=digest, elapsed_s=0.5)

@@ -5,6 +5,9 @@ What is not here: the numbers, which the engine in memory makes of both models' 
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from qlock.engines.interface import Keep
 from tests.fakes.project import Project
 
 KLD = """
@@ -35,3 +38,27 @@ def add_kld(project: Project, *, traces: bytes = b"", more: str = "") -> Project
         suite = '\n[[suite]]\nname = "distance"\nkind = "kld"\ntraces = "file:data/traces.jsonl"\n'
     project.write_spec(lambda text: text + suite + more + COMPARE)
     return project
+
+
+def stored(place: Path) -> Project:
+    """A project whose suite `distance` reads what the reference said from a file."""
+    project = add_kld(Project(place), more="stored = true\n")
+    project.lock()
+    project.script.loads.clear()
+    project.script.references.clear()
+    return project
+
+
+def kept_paths(project: Project) -> list[Path]:
+    return sorted((project.runs / "references").glob("*.kld"))
+
+
+def kept(project: Project) -> Path:
+    """The one kept file."""
+    (path,) = kept_paths(project)
+    return path
+
+
+def written(project: Project) -> list[int]:
+    """Parts in the order in which they were asked for."""
+    return [work.part for work in project.script.work if isinstance(work, Keep)]

@@ -122,6 +122,10 @@ def test_trials_that_do_not_come_out_are_named() -> None:
         (Excluded(why="gated"), "excluded: gated"),
         (nats(3.0, 2), "3.0000 nats over 2 tokens"),
         (DIVERGENCE, "0.7500 nats from the reference over 2 tokens"),
+        (
+            msgspec.structs.replace(DIVERGENCE, kld_slack_nats=(0.5, 0.5)),
+            "at least 0.7500 nats from the reference over 2 tokens",
+        ),
     ],
 )
 def test_each_outcome_has_its_words(one: Outcome, words: str) -> None:

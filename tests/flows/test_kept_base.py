@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,49 +11,33 @@ import msgspec
 import pytest
 
 from qlock.core.canon import from_json
+from qlock.core.distance import Distance
 from qlock.core.kept_base import Identity
 from qlock.core.kept_logits import layout_in
+from qlock.core.kept_top import sizes_in
 from qlock.core.plan import jobs
-from qlock.engines.interface import Broken, Contrast, Keep, Load, Work
-from qlock.errors import AbsentError, EngineError
+from qlock.engines.interface import Contrast, Load
+from qlock.errors import AbsentError, InputError
 from qlock.flows import check, kept_base
 from qlock.flows.resolve import read_lock_file
 from qlock.flows.run import Ran
 from qlock.world.interface import HeldError
-from tests.conftest import ROOT
 from tests.fakes.documents import a_digest
-from tests.fakes.engine import FakeEngine
-from tests.fakes.kld import KLD, add_kld
-from tests.fakes.project import Project, sealed, tiny_gguf, undisturbed, wheres
+from tests.fakes.kld import KLD, add_kld, kept, kept_paths, stored, written
+from tests.fakes.project import Project, refusal, sealed, tiny_gguf, undisturbed, wheres
+from tests.flows.test_traces import take
+
+FEW = "stored = true\nstored_tokens = 9\n"
+"""Further keys of a suite."""
 
 
 class Killed(BaseException):
     """Stands for SIGKILL: nobody expects it."""
 
 
-def stored(place: Path) -> Project:
-    """A project whose suite `distance` reads what the reference said from a file."""
-    project = add_kld(Project(place), more="stored = true\n")
-    project.lock()
-    project.script.loads.clear()
-    project.script.references.clear()
-    return project
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return stored(tmp_path)
-
-
-def kept(project: Project) -> Path:
-    """The one kept file."""
-    (path,) = (project.runs / "references").glob("*.kld")
-    return path
-
-
-def written(project: Project) -> list[int]:
-    """Parts in the order in which they were asked for."""
-    return [work.part for work in project.script.work if isinstance(work, Keep)]
 
 
 def contrasted(project: Project) -> list[str]:
@@ -120,7 +100,7 @@ def test_what_does_not_fit_the_disk_is_said_before_anything_is_loaded(
         f"the reference's log-probabilities need 49.5 kB more, and `{project.runs}` has 1.0 kB left"
     )
     assert caught.value.hint == (
-        "lower `windows` of the suite, or set `stored = false`: then nothing is written"
+        "give the suite `stored_tokens` or fewer `windows`, or set `stored = false`: then nothing is written"
     )
     assert project.script.loads == []
 
@@ -131,96 +111,41 @@ def test_what_is_there_needs_no_more_room(project: Project, monkeypatch: pytest.
     assert project.run(repeat_lock=True).state == "sealed"
 
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.flows.test_kept_base import stored
-project = stored(Path(sys.argv[1]))
-project.script.before_item = lambda item: item == "part-1" and os.kill(os.getpid(), signal.SIGKILL)
-project.run()
-"""
-
-
-def test_a_file_is_gone_on_with_after_a_kill(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(tmp_path)], check=False, cwd=ROOT, env={**os.environ}
-    )
-    assert done.returncode == -signal.SIGKILL
-    project = Project(tmp_path)
-    add_kld(project, more="stored = true\n")
-    assert kept(project).exists()
+def test_the_likeliest_tokens_alone_take_less_room(project: Project) -> None:
+    whole = distances(sealed(project))
+    size = kept(project).stat().st_size
+    add_kld(project, more=FEW).lock(upgrade=("distance",))
+    project.script.work.clear()
     ran = sealed(project)
-    assert written(project) == [1, 2]
-    whole = kept(project).read_bytes()
-    digest = ran.answers_digest
-    kept(project).unlink()
-    assert undisturbed(project) == digest
-    assert kept(project).read_bytes() == whole
+    (path,) = (path for path in kept_paths(project) if path.stat().st_size < size)
+    sizes = sizes_in(path.read_bytes())
+    assert (sizes.parts, sizes.kept_tokens, written(project)) == (3, 9, [0, 1, 2])
+    assert distances(ran) == pytest.approx(whole, abs=1e-3)
+    said = {score.point: score.distance for score in ran.scores if score.suite == "distance"}
+    bounds = {point: isinstance(one, Distance) and one.is_lower_bound for point, one in said.items()}
+    assert bounds == {"A@plain": False, "B@plain": True}
 
 
-def test_a_part_that_was_cut_off_is_written_again(project: Project) -> None:
+def test_traces_are_stored_too(tmp_path: Path) -> None:
+    project = add_kld(Project(tmp_path))
+    project.lock()
     sealed(project)
-    path = kept(project)
-    whole = path.read_bytes()
-    journal = path.with_suffix(".jsonl")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[:3]) + lines[3][:20])  # two parts, and the third torn
-    layout = layout_in(whole)
-    broken = bytearray(whole)
-    broken[layout.offset(0) + 5] ^= 1
-    path.write_bytes(broken)
+    data = take(project).output.read_bytes()
+    add_kld(project, traces=data, more="limit = 5\n").lock(upgrade=("distance",))
+    beside = distances(sealed(project))
+    add_kld(project, traces=data, more=FEW + "limit = 5\n").lock(upgrade=("distance",))
     project.script.work.clear()
-    assert project.run(repeat_lock=True).state == "sealed"
-    assert written(project) == [0, 2]
-    assert path.read_bytes() == whole
+    ran = sealed(project)
+    assert written(project) == [0, 1, 2, 3, 4]
+    assert sizes_in(kept(project).read_bytes()).parts == 5
+    assert distances(ran)["B@plain"] == pytest.approx(beside["B@plain"], abs=1e-3)
 
 
-def test_a_file_that_is_gone_is_written_again(project: Project) -> None:
-    sealed(project)
-    kept(project).unlink()
-    project.script.work.clear()
-    assert project.run(repeat_lock=True).state == "sealed"
-    assert written(project) == [0, 1, 2]
-
-
-def test_when_the_time_is_up_the_next_run_goes_on(project: Project) -> None:
-    clock = project.world.clock
-    until_s = clock.monotonic_s() + 10
-    project.script.before_item = lambda item: clock.sleep_s(20) if item.startswith("part-") else None
-    ran = project.run(ask_until_s=until_s, task="B@plain")
-    assert (ran.state, ran.why) == ("incomplete", "the time is up")
-    first = written(project)
-    project.script.work.clear()
-    assert project.run(task="B@plain").state == "sealed"
-    assert set(first).isdisjoint(written(project)) or len(first) == 3
-
-
-def test_a_death_while_it_is_written_costs_no_part(project: Project) -> None:
-    project.script.kills["part-1"] = 2
-    sealed(project)
-    assert sorted(set(written(project))) == [0, 1, 2]
-    project.script.kills["part-0"] = 9
-    kept(project).unlink()
-    with pytest.raises(EngineError) as caught:
-        project.run(repeat_lock=True)
-    assert str(caught.value) == "the engine died (signal SIGSEGV)"
-
-
-def test_a_part_that_cannot_be_kept_ends_the_run(project: Project) -> None:
-    project.script.replies["part-2"] = Broken(id="part-2", why="a logit is not finite")
-    with pytest.raises(EngineError) as caught:
-        project.run()
-    assert str(caught.value) == ("the reference's log-probabilities could not be kept: a logit is not finite")
-
-
-def test_a_disk_that_fills_up_meanwhile_is_told_as_one(project: Project) -> None:
-    project.script.replies["part-2"] = Broken(id="part-2", why="no space left on device", is_disk_full=True)
-    with pytest.raises(AbsentError) as caught:
-        project.run()
-    assert str(caught.value) == (
-        "the reference's log-probabilities could not be kept: no space left on device"
-    )
-    assert caught.value.hint == "free some space and run again; what is written is gone on with"
+def test_more_tokens_than_there_are_are_refused_when_the_spec_is_resolved(tmp_path: Path) -> None:
+    project = add_kld(Project(tmp_path), more="stored = true\nstored_tokens = 257\n")
+    message, hint = refusal(project, InputError)
+    assert message == "suite.distance: got `257` as `stored_tokens`, expected at most `256`"
+    assert hint == "leave it out: then the whole vocabulary is stored"
 
 
 # Somebody else writes it
@@ -357,72 +282,6 @@ def test_a_file_that_nobody_says_to_be_whole_is_not_read(project: Project) -> No
     assert name not in project.script.references
 
 
-def test_what_lies_in_front_of_the_parts_must_be_as_it_was_written(project: Project) -> None:
-    sealed(project)
-    path = kept(project)
-    whole = path.read_bytes()
-    journal = path.with_suffix(".jsonl")
-    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:3]))
-    broken = bytearray(whole)
-    broken[25] ^= 1
-    path.write_bytes(broken)
-    project.script.work.clear()
-    assert project.run(repeat_lock=True).state == "sealed"
-    assert (written(project), path.read_bytes()) == ([0, 1, 2], whole)
-
-
-# Writing
-
-
-class Refusing(FakeEngine):
-    """An engine that dies while it is given its third part; the next one lives."""
-
-    def submit(self, work: Work) -> None:
-        if work.id == "part-2" and self._script.opened == 1:
-            self._is_alive = False
-        super().submit(work)
-
-
-def test_a_death_while_an_order_is_given_costs_no_part(project: Project) -> None:
-    project.script.opened = 0
-    project.script.kind = Refusing
-    assert project.run(task="B@plain").state == "sealed"
-    assert (project.script.opened, sorted(set(written(project)))) == (2, [0, 1, 2])
-
-
-def cannot_reserve(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
-
-
-@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
-def test_where_no_room_can_be_reserved_the_file_gets_its_length(
-    project: Project, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    cannot_reserve(monkeypatch, number)
-    assert project.run(task="B@plain").state == "sealed"
-
-
-@pytest.mark.parametrize(
-    "number, message",
-    [
-        (errno.ENOSPC, "no space left to write file `{}`"),
-        (errno.EDQUOT, "no quota left to write file `{}`"),
-        (errno.EFBIG, "file `{}` cannot be used: file too large"),
-        (errno.EIO, "file `{}` cannot be used: input/output error"),
-    ],
-)
-def test_room_that_is_not_given_ends_the_run(
-    project: Project, monkeypatch: pytest.MonkeyPatch, number: int, message: str
-) -> None:
-    cannot_reserve(monkeypatch, number)
-    with pytest.raises(AbsentError) as caught:
-        project.run(task="B@plain")
-    assert str(caught.value) == message.format(kept(project))
-
-
 def other_identity(project: Project, change: Callable[[Identity], Identity]) -> None:
     """Put the file of another identity in the place of the one that is there."""
     journal = kept(project).with_suffix(".jsonl")
@@ -443,7 +302,8 @@ def _other_setting(identity: Identity) -> Identity:
         (lambda one: msgspec.structs.replace(one, tokenizer=a_digest("x")), "tokenizer"),
         (lambda one: msgspec.structs.replace(one, text=a_digest("x")), "text"),
         (lambda one: msgspec.structs.replace(one, window_tokens=32), "window_tokens"),
-        (lambda one: msgspec.structs.replace(one, windows=9), "windows"),
+        (lambda one: msgspec.structs.replace(one, parts=9), "parts"),
+        (lambda one: msgspec.structs.replace(one, kept_tokens=9), "kept_tokens"),
         (lambda one: msgspec.structs.replace(one, vocab_tokens=9), "vocab_tokens"),
         (_other_setting, "setting.cache_type_k"),
         (lambda one: msgspec.structs.replace(one, engine=a_digest("x")), "engine"),

@@ -89,7 +89,11 @@ def test_a_window_is_written_out_where_there_is_a_text() -> None:
         ),
         (
             {"traces": "file:u", "stored": True},
-            "suite: stored: got `true` with `traces`, which are not of one length",
+            "suite: stored: got `true` with `traces` and no `stored_tokens`: whole rows are stored of windows of one length",
+        ),
+        (
+            {"text": "file:t", "stored_tokens": 9},
+            "suite: stored_tokens: got `9` without `stored = true`",
         ),
         (
             {"traces": "file:u", "windows": 3},
@@ -196,6 +200,35 @@ def test_sixteen_bits_may_show_less_than_nothing() -> None:
     below = diverged(kld_nats=(-0.001, 0.0), reference_nats=(-0.0001, 1.0))
     assert isinstance(outcome(below, replace(TEXT, stored=True)), Divergence)
     assert isinstance(outcome(diverged(kld_nats=(-0.1, 0.0)), replace(TEXT, stored=True)), Ungraded)
+
+
+FEW = replace(TEXT, stored=True, stored_tokens=9)
+
+
+def test_of_the_likeliest_tokens_alone_what_is_missing_is_kept_too() -> None:
+    graded = outcome(diverged(kld_slack_nats=(0.5, 0.0)), FEW)
+    assert isinstance(graded, Divergence)
+    assert graded.kld_slack_nats == (0.5, 0.0)
+    # The reference's own job is held against itself.
+    assert isinstance(outcome(diverged(), FEW), Divergence)
+
+
+@pytest.mark.parametrize(
+    "slack, params, why",
+    [
+        ((0.5, 0.0), TEXT, "got 2 bounds of what is missing of a divergence"),
+        ((0.5,), FEW, "got 1 bounds of what is missing of a divergence"),
+        ((0.5, -0.1), FEW, "a bound of what is missing of a divergence is no number of at least 0"),
+        ((0.5, math.nan), FEW, "a bound of what is missing of a divergence is no number of at least 0"),
+    ],
+)
+def test_bounds_that_cannot_be_are_not_graded(slack: tuple[float, ...], params: Params, why: str) -> None:
+    assert outcome(diverged(kld_slack_nats=slack), params) == Ungraded(why=why)
+
+
+def test_in_float32_less_than_nothing_is_rounding_alone() -> None:
+    assert isinstance(outcome(diverged(kld_nats=(-0.001, 0.0)), FEW), Ungraded)
+    assert isinstance(outcome(diverged(kld_nats=(-0.00001, 0.0)), FEW), Divergence)
 
 
 @pytest.mark.parametrize(

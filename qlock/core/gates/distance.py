@@ -3,7 +3,8 @@
 The interval of the mean, with items as clusters (repeats of an item are in one), lies below the margin (pass) or above it
 (fail), by more than what the way of measuring cannot tell from 0. A divergence has no upper bound, so where an item has
 none, nothing is decided. A margin below what cannot be told from 0 decides nothing either; and where two runs of one point
-were measured, the mean must keep as far from the margin as they differ.
+were measured, the mean must keep as far from the margin as they differ. Where only the likeliest tokens were kept, the mean
+is a lower bound: it passes with all that may be missing of it.
 
 Does not live here: the figures (``core.kld``, ``core.distance``).
 """
@@ -11,6 +12,8 @@ Does not live here: the figures (``core.kld``, ``core.distance``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from msgspec import UNSET
 
 from qlock.core.distance import Distance, distance_of, measured_in
 from qlock.core.exchange import Divergence
@@ -43,6 +46,7 @@ def judge(rule: Kld, b: Side, *, withheld: str = "", again: Sequence[tuple[Side,
         kld_nats=estimate.value,
         interval=estimate.interval,
         noise_nats=_noise(rule, again),
+        kld_slack_nats=found.figures.kld_slack_nats,
     )
     return gate(rule, *_verdict(rule, found, seen), seen)
 
@@ -86,6 +90,7 @@ def _verdict(rule: Kld, found: Distance, seen: DistanceSeen) -> tuple[GateVerdic
         )
     if seen.items < FEWEST_PAIRS:
         return "undecided", f"a verdict needs {FEWEST_PAIRS} items, got {seen.items}"
+    slack = 0.0 if found.figures.kld_slack_nats is UNSET else found.figures.kld_slack_nats
     match seen.interval:
         case CannotTell(why=why):
             return "undecided", why
@@ -98,8 +103,11 @@ def _verdict(rule: Kld, found: Distance, seen: DistanceSeen) -> tuple[GateVerdic
                 "the margin lies so near the interval that the way of measuring alone could reach it, "
                 f"{found.floor_nats:g} nats"
             )
+        case Interval(high=high) if high < rule.margin_nats <= high + found.floor_nats + slack:
+            return "undecided", f"only the likeliest tokens are stored: it may be {slack:.6f} nats more"
         case Interval(high=high):
-            far = abs(found.figures.kld_nats.value - rule.margin_nats)
+            beyond = seen.kld_nats - rule.margin_nats
+            far = min(abs(beyond), abs(beyond + slack))
             if isinstance(seen.noise_nats, float) and far <= seen.noise_nats:
                 return "undecided", f"two runs of one point differ by as much, {seen.noise_nats:.6f} nats"
             return ("pass" if high < rule.margin_nats else "fail"), ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Count, Finite, Share
 from qlock.core.escape import for_message
@@ -55,6 +56,8 @@ class DistanceSeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="diver
     interval: Interval | CannotTell
     noise_nats: Finite | CannotTell
     """How far the means of two runs of one point lie apart."""
+    kld_slack_nats: Finite | UnsetType = UNSET
+    """How much more the mean may be at most, where it is a lower bound."""
 
 
 class MemorySeen(Base, frozen=True, kw_only=True, tag_field="kind", tag="memory"):

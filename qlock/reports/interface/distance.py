@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import UNSET
+
 from qlock.core.comparison import Distances, Suite
 from qlock.core.distance import Distance
 from qlock.core.escape import for_message
@@ -16,6 +18,11 @@ from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import count_text, share_percent
 from qlock.reports.interface.part import Part, Row
 
+LOWER_BOUNDS = (
+    "only the likeliest tokens of the reference are stored: each divergence is the least that it can be, "
+    "and two points are compared by what is seen of theirs"
+)
+_SLACK = "  more at most"
 _BY: dict[By, str] = {"slice": "slice", "token-kind": "part of", "depth": "tokens before"}
 
 
@@ -30,10 +37,19 @@ def distance_text(found: Distance) -> str:
     if found.is_identical:
         return f"identical bytes: it is {found.reference} itself, and nothing differs"
     figures = found.figures
-    said = (
-        f"{nats_text(figures.kld_nats.value)} nats from {found.reference} "
-        f"({_ends(figures.kld_nats, nats_text)}), 99.9 % of tokens below {nats_text(figures.quantiles.at_999)}; "
-        f"the same likeliest token in {share_percent(figures.same_top_share.value)}; "
+    mean, ends = nats_text(figures.kld_nats.value), _ends(figures.kld_nats, nats_text)
+    if figures.kld_slack_nats is UNSET:
+        said = (
+            f"{mean} nats from {found.reference} ({ends}), "
+            f"99.9 % of tokens below {nats_text(figures.quantiles.at_999)}"
+        )
+    else:
+        said = (
+            f"at least {mean} nats from {found.reference} ({ends}), "
+            f"{nats_text(figures.kld_slack_nats)} more at most"
+        )
+    said += (
+        f"; the same likeliest token in {share_percent(figures.same_top_share.value)}; "
         f"perplexity {figures.perplexity.value:.4f}, x{figures.perplexity_ratio.value:.4f}"
     )
     if found.is_below_floor:
@@ -57,11 +73,7 @@ def distances(suite: Suite) -> Iterator[Part]:
         if told
         else (),
         rows=_figures([distance for _, distance in told]),
-        remarks=(
-            "interval: 95 %, with items as clusters; ±: standard error with tokens taken for independent",
-        )
-        if told
-        else (),
+        remarks=_remarks([distance for _, distance in told]),
     )
     for side, distance in told:
         for parts in distance.parts:
@@ -76,19 +88,32 @@ def _sentence(found: Distance | CannotTell) -> str:
             return f"cannot tell: {why}"
 
 
+def _remarks(found: Sequence[Distance]) -> tuple[str, ...]:
+    if not found:
+        return ()
+    errors = "interval: 95 %, with items as clusters; ±: standard error with tokens taken for independent"
+    if not any(distance.is_lower_bound for distance in found):
+        return (errors,)
+    return (errors, LOWER_BOUNDS)
+
+
 def _figures(found: Sequence[Distance]) -> tuple[Row, ...]:
     if not found:
         return ()
     columns = [_column(distance) for distance in found]
+    if not any(distance.is_lower_bound for distance in found):
+        for column in columns:
+            del column[_SLACK]
     return tuple((name, *(cell for column in columns for cell in column[name])) for name in columns[0])
 
 
 def _column(distance: Distance) -> dict[str, Row]:
     """Figure to value, interval and error."""
-    figures, quantiles = distance.figures, distance.figures.quantiles
+    figures, quantiles, slack = distance.figures, distance.figures.quantiles, distance.figures.kld_slack_nats
     correlation = figures.cost_correlation
     return {
         "mean KL divergence, nats": _nats(figures.kld_nats),
+        _SLACK: ("-" if slack is UNSET else nats_text(slack), "", ""),
         "  the other direction": _nats(figures.reverse_kld_nats),
         "  maximum": (nats_text(quantiles.maximum), "", ""),
         "  99.9 %": (nats_text(quantiles.at_999), "", ""),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from qlock.core.comparison import Comparison
 from qlock.core.gates import DistanceSeen, Gate, MemorySeen, PairsSeen, SpeedSeen
 from qlock.core.rules import (
@@ -93,8 +95,11 @@ def seen(gate: Gate) -> str:
             return "-"
         case SpeedSeen() as found:
             return _speeds(found)
-        case DistanceSeen(items=items, kld_nats=mean, interval=interval):
-            return f"{nats_text(mean)} nats{_nats(interval)}, {count_text(items, 'item')}"
+        case DistanceSeen(items=items, kld_nats=mean, interval=interval, kld_slack_nats=slack):
+            far, of = f"{nats_text(mean)} nats{_nats(interval)}", count_text(items, "item")
+            return (
+                f"{far}, {of}" if slack is UNSET else f"at least {far}, {nats_text(slack)} more at most, {of}"
+            )
         case MemorySeen(of=of, a_bytes=a, b_bytes=b):
             where = " on the cards" if of == "gpu" else ""
             return f"{_bytes(b)}{where}; A {_bytes(a)}"

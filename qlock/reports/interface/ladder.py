@@ -14,7 +14,7 @@ from qlock.core.ladder import Best, Ladder, Mark, MarkDistance, Rung, mark_in
 from qlock.core.scores import Measure
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import bytes_text, count_text, share_percent
-from qlock.reports.interface.distance import nats_text
+from qlock.reports.interface.distance import LOWER_BOUNDS, nats_text
 from qlock.reports.interface.part import Part
 from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level
 
@@ -48,8 +48,17 @@ def ladder_parts(found: Ladder) -> Iterator[Part]:
             sentences=tuple(filter(None, (best.get(suite),))),
             columns=tuple(name for name, _ in shown),
             rows=tuple(zip(*(cells for _, cells in shown), strict=True)),
-            remarks=(*((FASTER,) if has_speed else ()), READ_OFF) if suite == suites[-1] else (),
+            remarks=tuple(_remarks(found, has_speed=has_speed)) if suite == suites[-1] else (),
         )
+
+
+def _remarks(found: Ladder, *, has_speed: bool) -> Iterator[str]:
+    if has_speed:
+        yield FASTER
+    far = [mark.distance for rung in found.rung for mark in rung.mark]
+    if any(isinstance(one, MarkDistance) and one.kld_slack_nats is not UNSET for one in far):
+        yield LOWER_BOUNDS
+    yield READ_OFF
 
 
 def shown_level(measure: Measure, value: float) -> float:

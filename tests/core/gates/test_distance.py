@@ -16,12 +16,12 @@ APART = [0.02 + 0.002 * (index % 4) for index in range(40)]
 """Their mean is 0.023."""
 
 
-def far(kld: list[float], *, model: str = "Q4_K_M", **params: Any) -> Side:
+def far(kld: list[float], *, model: str = "Q4_K_M", slack: float = 0.0, **params: Any) -> Side:
     lock = with_kld(a_plain_lock())
     if params:
         first, *others = lock.suite
         lock = replace(lock, suite=(replace(first, params={**first.params, **params}), *others))
-    return a_side(lock=lock, model=model, sittings={"distance": (a_distance(kld),)})
+    return a_side(lock=lock, model=model, sittings={"distance": (a_distance(kld, slack=slack),)})
 
 
 def judged(b: Side, margin: float, slice_: str = "", **asked: Any) -> Gate:
@@ -103,6 +103,18 @@ def test_the_margin_must_lie_farther_off_than_what_cannot_be_told_from_nothing(
         )
 
 
+def test_a_lower_bound_passes_with_all_that_may_be_missing_of_it() -> None:
+    found = judged(far(APART, slack=0.1), 0.03)
+    assert (found.verdict, found.why) == (
+        "undecided",
+        "only the likeliest tokens are stored: it may be 0.100000 nats more",
+    )
+    assert seen(found).kld_slack_nats == pytest.approx(0.1)
+    assert judged(far(APART, slack=0.1), 0.01).verdict == "fail"
+    assert judged(far(APART, slack=0.1), 0.023).why == "the interval holds the margin"
+    assert judged(far(APART, slack=0.1), 0.2).verdict == "pass"
+
+
 def test_few_items_are_undecided() -> None:
     found = judged(far(APART[:9]), 0.03)
     assert (found.verdict, found.why) == ("undecided", "a verdict needs 10 items, got 9")
@@ -137,6 +149,8 @@ def test_two_runs_that_differ_by_as_much_leave_it_undecided() -> None:
         "two runs of one point differ by as much, 0.010000 nats",
     )
     assert judged(b, 0.04, again=[(b, other)]).verdict == "pass"
+    short = judged(far(APART, slack=0.01), 0.04, again=[(b, other)])
+    assert short.why == "two runs of one point differ by as much, 0.010000 nats"
     silent = judged(b, 0.03, again=[(b, a_side())])
     assert (silent.verdict, seen(silent).noise_nats) == ("pass", CannotTell(why="no point was run twice"))
 

@@ -46,10 +46,17 @@ def test_a_distance_below_the_floor_says_so() -> None:
     )
 
 
-def suite_of(a: list[float], b: list[float]) -> Suite:
+def test_a_lower_bound_is_called_so() -> None:
+    assert distance_text(distance([0.1, 0.3], stored=True, slack=0.4)) == (
+        "at least 0.200000 nats from F16@f16kv (-1.070620 to 1.470620), 0.400000 more at most; "
+        "the same likeliest token in 25.0 %; perplexity 13.4637, x1.1052"
+    )
+
+
+def suite_of(a: list[float], b: list[float], *, slack: float = 0.0) -> Suite:
     lock = a_kld_lock(gate=())
     left = a_side(lock=lock, sittings={"distance": (a_distance(a),)})
-    right = a_side(lock=lock, model="Q4_K_M", sittings={"distance": (a_distance(b),)})
+    right = a_side(lock=lock, model="Q4_K_M", sittings={"distance": (a_distance(b, slack=slack),)})
     return next(suite for suite in compare(left, right).suite if suite.suite == "distance")
 
 
@@ -84,6 +91,19 @@ def test_both_sides_have_columns_where_neither_is_the_reference() -> None:
     figures, *parts = distances(suite_of([0.1, 0.2], [0.1, 0.3]))
     assert figures.columns == ("figure", "A", "interval", "±", "B", "interval", "±")
     assert len(parts) == 6
+
+
+def test_what_may_be_missing_stands_below_a_lower_bound() -> None:
+    figures, *_ = distances(suite_of([0.1, 0.2], [0.1, 0.3], slack=0.4))
+    rows = {row[0]: row[1:] for row in figures.rows}
+    assert rows["  more at most"] == ("-", "", "", "0.400000", "", "")
+    assert figures.remarks[1] == (
+        "only the likeliest tokens of the reference are stored: each divergence is the least that it can be, "
+        "and two points are compared by what is seen of theirs"
+    )
+    whole, *_ = distances(suite_of([0.1, 0.2], [0.1, 0.3]))
+    assert "  more at most" not in {row[0] for row in whole.rows}
+    assert len(whole.remarks) == 1
 
 
 def test_two_that_are_the_reference_need_no_table() -> None:

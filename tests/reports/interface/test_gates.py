@@ -3,11 +3,12 @@ import pytest
 
 from qlock.core.compare import compare
 from qlock.core.comparison import Comparison
-from qlock.core.gates import Gate, MemorySeen, PairsSeen, SpeedSeen
+from qlock.core.gates import DistanceSeen, Gate, MemorySeen, PairsSeen, SpeedSeen
 from qlock.core.rules import (
     AgreementShare,
     EndingShare,
     GateSpec,
+    Kld,
     MemoryAtMost,
     NoMoreErrors,
     NonInferior,
@@ -136,6 +137,18 @@ def test_speeds_have_their_ratio_and_memory_says_of_what() -> None:
     assert named(of_memory) == "memory-at-most of the point"
     cards = replace(of_memory, seen=replace(memory, of="gpu", a_bytes=unknown))
     assert seen(cards) == "88.2 MB on the cards; A unknown"
+
+
+def test_a_divergence_that_is_a_lower_bound_says_what_may_be_missing() -> None:
+    interval = Interval(point=0.02, low=0.01, high=0.03, level=0.95, n=40, clusters=40, method="t")
+    found = DistanceSeen(
+        items=40, kld_nats=0.02, interval=interval, noise_nats=CannotTell(why="not run twice")
+    )
+    gate = Gate(asked=Kld(suite="distance", margin_nats=0.1), verdict="pass", why="", seen=found)
+    assert seen(gate) == "0.020000 nats (0.010000 to 0.030000), 40 items"
+    assert seen(replace(gate, seen=replace(found, kld_slack_nats=0.05))) == (
+        "at least 0.020000 nats (0.010000 to 0.030000), 0.050000 more at most, 40 items"
+    )
 
 
 def test_the_reason_of_a_verdict_is_what_was_seen_and_otherwise_why_there_is_none() -> None:

@@ -1,7 +1,8 @@
 import msgspec
 
-from qlock.core.ladder import ladder
+from qlock.core.ladder import MarkDistance, ladder
 from qlock.core.stats import CannotTell
+from qlock.reports.interface.distance import LOWER_BOUNDS
 from qlock.reports.interface.ladder import FASTER, ladder_parts, level_text, shown_level
 from tests.golden.make_reports import a_comparison, a_ladder
 
@@ -47,6 +48,17 @@ def test_distance_speed_and_memory_stand_where_they_are_known() -> None:
         ("0.356250", "56.3", "117.2 MB", "front"),
     ]
     assert (text.remarks, exam.remarks) == ((), (FASTER, READ_OFF))
+
+
+def test_lower_bounds_are_called_so() -> None:
+    found = a_ladder()
+    rung = found.rung[1]
+    far = rung.mark[0].distance
+    assert isinstance(far, MarkDistance)
+    bound = replace(rung.mark[0], distance=replace(far, kld_slack_nats=0.1))
+    bounded = replace(rung, mark=(bound, *rung.mark[1:]))
+    *_, exam = ladder_parts(replace(found, rung=(found.rung[0], bounded, *found.rung[2:])))
+    assert exam.remarks == (FASTER, LOWER_BOUNDS, READ_OFF)
 
 
 def test_of_several_distances_none_stands_beside_other_suites() -> None:
