@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 from qlock.core.lock import read_lock
-from qlock.core.record import read_record
+from qlock.core.record import Record, lines_of, read_record
 from qlock.core.spec import read_spec
 from qlock.errors import ExitCode, InputError
 from tests.broken.make import FOLDER, broken
 
+
+def record_of(data: bytes, *, name: str) -> Record:
+    return read_record(lines_of(data), name=name)
+
+
 REMEDY = "if this is meant: python -m tests.broken.make"
 BROKEN = broken()
-READERS: dict[str, Any] = {"spec": read_spec, "lock": read_lock, "record": read_record}
+READERS: dict[str, Any] = {"spec": read_spec, "lock": read_lock, "record": record_of}
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from qlock.core import stats
 from qlock.core.base import Base, Count, Positive, Share
+from qlock.core.digest import blake3_of
 from qlock.core.escape import for_message, for_terminal
 from qlock.core.exchange import (
     Completed,
@@ -22,6 +25,7 @@ from qlock.core.exchange import (
     Nats,
     Outcome,
     Partial,
+    Reply,
     Right,
     Ungraded,
     Unparsable,
@@ -37,6 +41,8 @@ MOST_FLIPS = 50
 
 TEXT_LIMIT = 2_000
 """Characters of an answer beside a flip; a report with less room shortens it further."""
+
+_LONG = 5 * TEXT_LIMIT
 
 _MOST_SLICES = 8
 
@@ -153,6 +159,23 @@ def is_equal(pair: Pair, *, same_tokenizer: bool) -> bool:
     """Whether both answers of a pair are the same: in their tokens, or their text where the tokenizers differ."""
     a, b = _answer(pair.a.row), _answer(pair.b.row)
     return a.tokens == b.tokens if same_tokenizer else a.text == b.text
+
+
+def without_long_texts(row: Row) -> Row:
+    """The same row for a comparison, which shows the ends of texts and no more: long ones have their middle cut out.
+
+    Length and digest stand in its place, so that texts are equal where they were.
+    """
+    replies: list[Reply] = []
+    for reply in row.replies:
+        match reply:
+            case Completed(text=text) if len(text) > _LONG:
+                digest = blake3_of(text.encode(errors="surrogatepass"))
+                cut = f"{text[:TEXT_LIMIT]}… ({len(text)} characters, {digest}) …{text[-TEXT_LIMIT:]}"
+                replies.append(replace(reply, text=cut))
+            case _:
+                replies.append(reply)
+    return replace(row, replies=tuple(replies))
 
 
 def first_difference(a: Sequence[int], b: Sequence[int]) -> int:

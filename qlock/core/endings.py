@@ -27,6 +27,7 @@ SEED = 0
 """Of every bootstrap and sign flip: the same pairs always give the same report."""
 
 _GRAM = 8
+_MOST_LOOKED_AT = 4_000  # tokens; beyond, looking for the loop itself is quicker
 
 
 class EndingRow(Base, frozen=True, kw_only=True):
@@ -188,5 +189,7 @@ def may_loop(tokens: Sequence[int]) -> bool:
     copied -= copied // DEFAULT_RULE.least_copies
     if len(tokens) - len(set(tokens)) < copied:
         return False
+    if len(tokens) > _MOST_LOOKED_AT:
+        return True
     grams = zip(*(tokens[start:] for start in range(_GRAM)), strict=False)
     return len(tokens) - _GRAM + 1 - len(set(grams)) >= copied - _GRAM + 1

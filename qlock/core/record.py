@@ -10,7 +10,8 @@ Lives here: the structs, reading with the rules of damage, and the digests. Does
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +25,7 @@ from qlock.core.exchange import Completed, Diverged, Failed, Outcome, Reading, R
 from qlock.errors import InputError
 
 RECORD_VERSION = 1
+_MOST_IDS = 1 << 20  # of a vocabulary; what is beyond is kept as it was read
 
 
 class Times(Base, frozen=True, kw_only=True):
@@ -195,34 +197,42 @@ def line_bytes(line: Base) -> bytes:
     return json_bytes(line) + b"\n"
 
 
-def read_record(data: bytes, *, name: str) -> Record:
-    r"""A record out of the bytes of its file, split on ``\n`` only.
+def read_record(lines: Iterable[bytes], *, name: str, shared: Shared | None = None) -> Record:
+    r"""A record out of the lines of its file, each with its newline, split on ``\n`` only.
 
     A last line without a newline is what a kill leaves behind: it is dropped and counted. Damage anywhere else is
     an error, never skipped.
+
+    Args:
+        lines: Read one after the other; they need not be in memory at the same time.
+        name: Of the file.
+        shared: What other records have that are in memory too; it learns what this one has.
 
     Raises:
         InputError: No header, a damaged line, a second answer to an item, rows after the closing line, or a closing
             line that does not fit.
     """
-    torn_bytes = len(data) - data.rfind(b"\n") - 1
-    lines = _lines(data)
-    first = next(lines, b"")
-    if len(data) - torn_bytes <= 1:
+    numbered = enumerate(lines, start=1)
+    _, first = next(numbered, (1, b""))
+    if first in (b"", b"\n") or not first.endswith(b"\n"):
         raise InputError("got no header line, expected a record").in_document(name)
-    header = _header(first, name)
+    header = _header(first[:-1], name)
     rows: dict[str, Row] = {}
-    known: dict[int, int] = {}
+    shared = shared or Shared()
     closing: Closing | None = None
-    for number, text in enumerate(lines, start=2):
-        line: Line = from_json(text, _LINE, name=f"{name}: line {number}")
+    torn_bytes = 0
+    for number, text in numbered:
+        if not text.endswith(b"\n"):
+            torn_bytes = len(text)
+            break
+        line: Line = from_json(text[:-1], _LINE, name=f"{name}: line {number}")
         if closing is not None:
             raise InputError(f"line {number} stands after the closing line").in_document(name)
         match line:
             case Row():
                 if line.item in rows and is_done(rows[line.item]):
                     raise InputError(f"line {number} is a second answer to `{line.item}`").in_document(name)
-                rows[line.item] = _sharing_tokens(line, known)
+                rows[line.item] = shared.row(line)
             case Closing():
                 closing = line
             case Header():
@@ -234,25 +244,67 @@ def read_record(data: bytes, *, name: str) -> Record:
     return record
 
 
-def _lines(data: bytes) -> Iterator[bytes]:
-    """Whole lines, one after the other: a record of many large answers is in memory once, not twice."""
+def lines_of(data: bytes) -> Iterator[bytes]:
+    """The lines of a file that is in memory, each with its newline, the last one without where it has none."""
     start = 0
-    while (end := data.find(b"\n", start)) >= 0:
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
         yield data[start:end]
-        start = end + 1
+        start = end
 
 
-def _sharing_tokens(row: Row, known: dict[int, int]) -> Row:
-    """The same row; a token id that occurs again is the same object, which takes a quarter of the memory."""
-    replies: list[Reply] = []
-    for reply in row.replies:
-        match reply:
-            case Completed(tokens=tokens):
-                shared = tuple([known.setdefault(token, token) for token in tokens])
-                replies.append(replace(reply, tokens=shared))
-            case _:
-                replies.append(reply)
-    return replace(row, replies=tuple(replies))
+class Shared:
+    """Keeps what occurs again in memory once: token ids, whole answers, slices.
+
+    Args:
+        rows: Of another record that is in memory already, most of whose answers may be the same.
+    """
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._ids: list[int] = []
+        self._tokens: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._texts: dict[str, str] = {}
+        self._slices: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        for row in rows:
+            self._slices.setdefault(tuple(row.slices.items()), row.slices)
+            for reply in row.replies:
+                match reply:
+                    case Completed(text=text, tokens=tokens):
+                        self._texts[text] = text
+                        self._tokens[tokens] = tokens
+                    case _:
+                        pass
+
+    def row(self, row: Row) -> Row:
+        """The same row, made of what is known already."""
+        replies: list[Reply] = []
+        for reply in row.replies:
+            match reply:
+                case Completed(text=text, tokens=tokens):
+                    text = self._texts.setdefault(text, text)
+                    replies.append(replace(reply, text=text, tokens=self._known(tokens)))
+                case _:
+                    replies.append(reply)
+        slices = self._slices.setdefault(tuple(row.slices.items()), row.slices)
+        return replace(row, slices=slices, replies=tuple(replies))
+
+    def _known(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        known = self._tokens.get(tokens)
+        if known is None:
+            known = self._of_known_ids(tokens)
+            self._tokens[known] = known
+        return known
+
+    def _of_known_ids(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """The same ids, each number an object that is shared: a quarter of the memory."""
+        if len(tokens) < 2:
+            return tokens
+        most = max(tokens) + 1
+        if most > _MOST_IDS:
+            return tokens
+        self._ids.extend(range(len(self._ids), most))
+        found: tuple[int, ...] = itemgetter(*tokens)(self._ids)
+        return found
 
 
 def _header(text: bytes, name: str) -> Header:

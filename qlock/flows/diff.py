@@ -85,27 +85,43 @@ def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
     again = [open_run(world, Path(path)) for path in asked.noise]
     again_left, again_right = (_repeats(again, run) for run in (left, right))
     _refuse_strangers(again, (left, right))
-    sides: dict[tuple[Path, str], Side] = {}
-
-    def side(run: OpenRun, point: str) -> Side:
-        key = (run.folder.path, point)
-        if key not in sides:
-            sides[key] = open_side(run, point)
-        return sides[key]
-
-    return tuple(
-        compare(
-            side(left, a),
-            side(right, b),
-            treatment=treatment,
-            again_a=None if again_left is None else side(again_left, a),
-            again_b=None if again_right is None else side(again_right, b),
-            through=_through(
-                asked, side(left, a), side(right, b), lambda point: (side(left, point), side(right, point))
-            ),
+    sides = _Sides()
+    found = []
+    for number, (a, b) in enumerate(chosen, start=1):
+        mine, other = sides.of(left, a), sides.of(right, b)
+        found.append(
+            compare(
+                mine,
+                other,
+                treatment=treatment,
+                again_a=None if again_left is None else sides.of(again_left, a),
+                again_b=None if again_right is None else sides.of(again_right, b),
+                through=_through(
+                    asked, mine, other, lambda point: (sides.of(left, point), sides.of(right, point))
+                ),
+            )
         )
-        for a, b in chosen
-    )
+        sides.keep({name for both in chosen[number:] for name in both})
+    return tuple(found)
+
+
+class _Sides:
+    """Sides in memory, as long as they are needed."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[Path, str], Side] = {}
+
+    def of(self, run: OpenRun, point: str) -> Side:
+        """A side, read where it is not here."""
+        key = (run.folder.path, point)
+        if key not in self._open:
+            like = next(iter(self._open.values()), None)
+            self._open[key] = open_side(run, point, like=like)
+        return self._open[key]
+
+    def keep(self, points: set[str]) -> None:
+        """Forget all others; they are read again should they be needed after all."""
+        self._open = {key: side for key, side in self._open.items() if key[1] in points}
 
 
 def _chosen(

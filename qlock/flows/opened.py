@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from qlock.core.digest import blake3_of
+from qlock.core.agreement import without_long_texts
 from qlock.core.exchange import Outcome
 from qlock.core.lock import Lock, SuitePin, lock_digest
 from qlock.core.plan import Job, jobs
-from qlock.core.record import Grade, Record, Seal
+from qlock.core.record import Grade, Record, Seal, Shared
 from qlock.core.sides import Side, Sitting
 from qlock.errors import AbsentError, InputError
 from qlock.flows.conditions import conditions_of
@@ -79,8 +79,13 @@ def _only_run(runs: Path, asked: str) -> Path:
     return choice[0]
 
 
-def open_side(run: OpenRun, point: str) -> Side:
+def open_side(run: OpenRun, point: str, *, like: Side | None = None) -> Side:
     """A point of a run with its records and grades.
+
+    Args:
+        run: The run.
+        point: Its name.
+        like: A side that is in memory, many of whose answers may be the same; those are not kept twice.
 
     Raises:
         InputError: A record or its grades are unreadable, of another job, or were changed after the seal.
@@ -89,7 +94,9 @@ def open_side(run: OpenRun, point: str) -> Side:
     segments: dict[str, frozenset[int]] = {}
     for job in jobs(run.lock):
         if job.point == point:
-            sitting = sitting_of(run, job)
+            near = () if like is None else like.sittings.get(job.suite, ())
+            shared = Shared(row for one in near for row in one.rows)
+            sitting = _brief(sitting_of(run, job, shared=shared))
             sittings[job.suite] = (*sittings.get(job.suite, ()), sitting)
             segments[job.name] = frozenset(row.segment for row in sitting.rows)
     conditions = conditions_of(run.folder, point, segments)
@@ -106,13 +113,17 @@ def open_side(run: OpenRun, point: str) -> Side:
     )
 
 
+def _brief(sitting: Sitting) -> Sitting:
+    return msgspec.structs.replace(sitting, rows=tuple(map(without_long_texts, sitting.rows)))
+
+
 def forced_facts(run: OpenRun) -> tuple[str, ...]:
     """Facts that were allowed to differ, as the segments and the seal say."""
     forced = {fact for part in run.folder.facts().segment for fact in part.forced}
     return tuple(sorted(forced | set(() if run.seal is None else run.seal.forced)))
 
 
-def sitting_of(run: OpenRun, job: Job) -> Sitting:
+def sitting_of(run: OpenRun, job: Job, *, shared: Shared | None = None) -> Sitting:
     """One job of a run, as far as it goes; without rows where it has not begun.
 
     Raises:
@@ -121,7 +132,7 @@ def sitting_of(run: OpenRun, job: Job) -> Sitting:
     suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
     name = f"record/{job.name}.jsonl"
     _check_sealed(run, name, *([] if job.part is not UNSET else [f"grades/{job.name}.jsonl"]))
-    record = run.folder.record(job.name)
+    record = run.folder.record(job.name, shared=shared)
     if record is None:
         return Sitting(
             repeat=job.repeat, items=job.asked, rows=(), outcomes={}, grade_version=suite.grade_version
@@ -183,7 +194,7 @@ def _check_sealed(run: OpenRun, *names: str) -> None:
         return
     digests = {file.path: file.digest for file in run.seal.file}
     for name in names:
-        if digests.get(name) != blake3_of(run.folder.read(name)):
+        if digests.get(name) != run.folder.digest(name):
             raise InputError(
                 "the file was changed after the run was sealed", hint="run the lock again"
             ).in_document(f"{run.name}/{name}")

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
 from qlock.core.base import Base
 from qlock.core.canon import check_version, from_json, json_bytes
-from qlock.core.digest import digest_of
+from qlock.core.digest import StreamDigests, digest_of
 from qlock.core.lock import Lock, lock_digest, read_lock
 from qlock.core.plan import Job
 from qlock.core.record import (
@@ -39,6 +40,7 @@ from qlock.core.record import (
     Seal,
     SealedFile,
     SealedJob,
+    Shared,
     answers_digest,
     item_digest,
     line_bytes,
@@ -107,6 +109,13 @@ class RunFolder:
         """The bytes of one of its files."""
         return self._world.files.read_bounded(self.path / name, MOST_RECORD_BYTES, name)
 
+    def digest(self, name: str) -> str:
+        """``blake3:…`` of one of its files, which is never in memory as a whole."""
+        digests = StreamDigests()
+        for line in self._world.files.read_lines(self.path / name, MOST_RECORD_BYTES, name):
+            digests.feed_blake3(line)
+        return digests.blake3()
+
     def write(self, name: str, data: bytes) -> None:
         """Put one of its files in place."""
         self._world.files.write_atomic(self.path / name, data)
@@ -120,15 +129,20 @@ class RunFolder:
         """Where the record of a job lies."""
         return self.path / "record" / f"{job}.jsonl"
 
-    def record(self, job: str) -> Record | None:
-        """The record of a job as far as it goes; ``None`` before its first line is whole."""
+    def record(self, job: str, *, shared: Shared | None = None) -> Record | None:
+        """The record of a job as far as it goes; ``None`` before its first line is whole.
+
+        Args:
+            job: Its name.
+            shared: What other records have that are in memory too.
+        """
         path = self.record_path(job)
         if not path.exists():
             return None
-        data = self.read(f"record/{job}.jsonl")
-        if b"\n" not in data:
-            return None
-        return read_record(data, name=f"record/{job}.jsonl")
+        name = f"record/{job}.jsonl"
+        lines = self._world.files.read_lines(path, MOST_RECORD_BYTES, name)
+        first = next(lines, b"")
+        return read_record(chain([first], lines), name=name, shared=shared) if first.endswith(b"\n") else None
 
     def present_record(self, job: str) -> Record:
         """The record of a job that has one.

@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
@@ -115,10 +116,7 @@ def read_bounded(path: Path, max_bytes: int, what: str) -> bytes:
     prefix = read_prefix(path, max_bytes + 1, what)
     if len(prefix.data) <= max_bytes:
         return prefix.data
-    size_bytes = max(prefix.size_bytes, len(prefix.data))
-    raise InputError(
-        f"{what} `{shown(path)}` is too large: got `{size_bytes}` bytes, expected at most `{max_bytes}`"
-    )
+    raise _too_large(path, max_bytes, what, got=max(prefix.size_bytes, len(prefix.data)))
 
 
 def read_prefix(path: Path, max_bytes: int, what: str) -> Prefix:
@@ -134,6 +132,43 @@ def read_prefix(path: Path, max_bytes: int, what: str) -> Prefix:
         except OSError as error:
             raise error_of(error, path, what) from error
     return Prefix(data=b"".join(pieces), size_bytes=size_bytes)
+
+
+def read_lines(path: Path, max_bytes: int, what: str) -> Iterator[bytes]:
+    r"""The lines of a regular file, split on ``\n`` only, one after the other; no more than one is held.
+
+    Each has its newline; the last one has none where the file does not end in one. Arguments and errors are those of
+    ``read_bounded``; a file that is too long is refused where it becomes so.
+    """
+    pieces: list[bytes] = []
+    rest = max_bytes
+    with opened(path, what) as file:
+        while piece := _piece(file, path, what):
+            rest -= len(piece)
+            if rest < 0:
+                raise _too_large(path, max_bytes, what, got=max_bytes - rest)
+            start = 0
+            while end := piece.find(b"\n", start) + 1:
+                pieces.append(piece[start:end])
+                yield b"".join(pieces)
+                pieces.clear()
+                start = end
+            pieces.append(piece[start:])
+    if left := b"".join(pieces):
+        yield left
+
+
+def _piece(file: FileIO, path: Path, what: str) -> bytes:
+    try:
+        return os.read(file.fileno(), _PIECE_BYTES)
+    except OSError as error:
+        raise error_of(error, path, what) from error
+
+
+def _too_large(path: Path, max_bytes: int, what: str, *, got: int) -> InputError:
+    return InputError(
+        f"{what} `{shown(path)}` is too large: got `{got}` bytes, expected at most `{max_bytes}`"
+    )
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -194,6 +194,9 @@ class Files(Protocol):
     def read_prefix(self, path: Path, max_bytes: int, what: str) -> Prefix:
         """At most the first ``max_bytes`` of a regular file of any size."""
 
+    def read_lines(self, path: Path, max_bytes: int, what: str) -> Iterator[bytes]:
+        """The lines of a regular file of at most ``max_bytes``, each with its newline where it has one."""
+
     def write_atomic(self, path: Path, data: bytes) -> None:
         """Put ``data`` in the place of ``path``: afterwards it has the old bytes or all of the new ones."""
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from qlock.core import agreement as module
 from qlock.core.agreement import (
     MOST_FLIPS,
+    TEXT_LIMIT,
     Agreement,
     Bucket,
     Flip,
@@ -15,11 +16,16 @@ from qlock.core.agreement import (
     agreement,
     buckets,
     first_difference,
+    without_long_texts,
 )
-from qlock.core.exchange import Completed, Excluded, Wrong
+from qlock.core.digest import blake3_of
+from qlock.core.escape import for_terminal
+from qlock.core.exchange import Completed, Excluded, Failed, Wrong
 from qlock.core.pairs import Pair, pair
+from qlock.core.record import Row
 from qlock.core.stats import CannotTell, share_interval, wilson
 from tests.fakes.comparisons import DIVERGENCE, a_reading, a_sitting
+from tests.fakes.documents import a_row
 
 replace = msgspec.structs.replace
 
@@ -213,3 +219,24 @@ def test_flips_of_slices_with_a_gate_come_first(named: str) -> None:
     plain = agreement(pairs, same_tokenizer=True)
     assert isinstance(plain, Agreement)
     assert [flip.item[-1] for flip in plain.flip] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_long_texts_lose_their_middle_and_stay_equal_where_they_were() -> None:
+    def row(text: str) -> Row:
+        replies = (Completed(text=text, tokens=(1,), ending="eos", prompt_tokens=1), Failed(why="it died"))
+        return a_row(replies=replies)
+
+    def cut(text: str) -> str:
+        reply, failed = without_long_texts(row(text)).replies
+        assert failed == Failed(why="it died")
+        assert isinstance(reply, Completed)
+        return reply.text
+
+    short, long = "x" * 10_000, "a" * 5_000 + "m" + "z" * 5_000
+    assert without_long_texts(row(short)) == row(short)
+    digest = blake3_of(long.encode())
+    assert cut(long) == f"{'a' * 2_000}… (10001 characters, {digest}) …{'z' * 2_000}"
+    assert cut(long) == cut(long[:])
+    assert cut(long) != cut(long.replace("m", "n"))
+    assert for_terminal(cut(long), limit=TEXT_LIMIT) == for_terminal(long, limit=TEXT_LIMIT)
+    assert cut("\ud800" * 10_001).startswith("\ud800")

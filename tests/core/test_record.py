@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -21,11 +22,13 @@ from qlock.core.record import (
     Row,
     Seal,
     SealedJob,
+    Shared,
     Times,
     answers_digest,
     is_done,
     item_digest,
     line_bytes,
+    lines_of,
     read_record,
     run_answers_digest,
     sealed,
@@ -42,7 +45,7 @@ ODD = "a\u2028b\u2029c\x85d\x1ce\x1df\x0bg\x0ch\ri\nj\ufeffk\u0000"
 
 
 def read(data: bytes) -> Record:
-    return read_record(data, name="x.jsonl")
+    return read_record(lines_of(data), name="x.jsonl")
 
 
 def refusal(data: bytes) -> str:
@@ -381,7 +384,53 @@ def test_a_token_that_occurs_again_is_in_memory_once() -> None:
         reply = Completed(text="", tokens=(30_000, 30_001, 30_000), ending="eos", prompt_tokens=1)
         return a_row(item, replies=(reply, Failed(why="the engine died")))
 
-    found = read_record(record_bytes(a_record(rows=(answer("a"), answer("b")))), name="x")
+    found = read(record_bytes(a_record(rows=(answer("a"), answer("b")))))
     assert found.rows == (answer("a"), answer("b"))
     tokens = [token for row in found.rows for reply in row.replies[:1] for token in reply.tokens]  # type: ignore[union-attr]  # the first is an answer
     assert len({id(token) for token in tokens}) == 2
+
+
+@given(st.lists(st.binary(max_size=5) | st.just(b"\n"), max_size=8).map(b"".join))
+def test_lines_are_all_bytes_cut_after_each_newline(data: bytes) -> None:
+    lines = list(lines_of(data))
+    assert b"".join(lines) == data
+    assert [line.count(b"\n") for line in lines[:-1]] == [1] * len(lines[:-1])
+    assert all(line.endswith(b"\n") for line in lines[:-1])
+
+
+def test_a_record_is_read_line_by_line() -> None:
+    taken = []
+
+    def lines() -> Iterator[bytes]:
+        for line in lines_of(WHOLE):
+            taken.append(line)
+            yield line
+
+    assert read_record(lines(), name="x") == read(WHOLE)
+    assert len(taken) == WHOLE.count(b"\n")
+
+
+def test_equal_answers_of_another_record_are_in_memory_once() -> None:
+    def answer(item: str, text: str) -> Row:
+        reply = Completed(text=text, tokens=(30_000, len(text)), ending="eos", prompt_tokens=1)
+        return a_row(item, slices={"bank": "north"}, replies=(reply,))
+
+    one = read(record_bytes(a_record(rows=(answer("a", "same text"), answer("b", "other")))))
+    data = record_bytes(a_record(rows=(answer("a", "same text"), answer("b", "another"))))
+    other = read_record(lines_of(data), name="x", shared=Shared(one.rows))
+    assert other == read(data)
+    (mine, _), (theirs, changed_one) = one.rows, other.rows
+    assert mine.slices is theirs.slices is changed_one.slices
+    match mine.replies, theirs.replies:
+        case (Completed() as a,), (Completed() as b,):
+            assert a.text is b.text
+            assert a.tokens is b.tokens
+        case _:
+            pytest.fail("both are answers")
+
+
+@pytest.mark.parametrize("tokens", [(), (7,), ((1 << 31) - 1, 3), (0, 1_048_576), (5, 5, 1_048_575)])
+def test_whatever_the_ids_are_they_come_back(tokens: tuple[int, ...]) -> None:
+    reply = Completed(text="", tokens=tokens, ending="eos", prompt_tokens=1)
+    record = a_record(rows=(a_row("a", replies=(reply,)),))
+    assert read(record_bytes(record)) == record

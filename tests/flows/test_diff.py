@@ -16,8 +16,10 @@ from qlock.core.canon import json_bytes
 from qlock.core.comparison import Comparison, exit_code_of
 from qlock.core.pairs import Loss
 from qlock.core.record import line_bytes
+from qlock.core.sides import Side
 from qlock.errors import AbsentError, ExitCode, InputError, QlockError, UsageError
 from qlock.flows.diff import Asked, diff
+from qlock.flows.opened import OpenRun, open_side
 from qlock.flows.run_folder import RunFolder
 from tests.fakes.project import Project, tiny_gguf
 from tests.fakes.world import CPU, FixedHost
@@ -461,3 +463,21 @@ def test_a_lock_is_not_compared_with_a_run_and_has_no_noise(project: Project) ->
         "",
     )
     assert refused(project, AbsentError, lock)[0].endswith("locks/x.toml` is not there")
+
+
+def test_each_side_is_read_once_and_like_the_reference(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[str, str | None]] = []
+
+    def counted(run: OpenRun, point: str, *, like: Side | None = None) -> Side:
+        read.append((point, None if like is None else like.point))
+        return open_side(run, point, like=like)
+
+    monkeypatch.setattr("qlock.flows.diff.open_side", counted)
+    assert compared(project) == [("A@plain", "B@plain")]
+    assert read == [("A@plain", None), ("B@plain", "A@plain")]
+    read.clear()
+    first, second = f"{RUNS}/{run_name(project)}", again(project)
+    assert len(compared(project, first, right=second, reference="A@plain")) == 2
+    assert read == [("A@plain", None), ("A@plain", "A@plain"), ("B@plain", "A@plain")]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qlock.core.escape import visible
 from qlock.errors import AbsentError, InputError, QlockError
-from qlock.world.files import error_of, read_bounded, read_prefix, shown, write_atomic
+from qlock.world.files import error_of, read_bounded, read_lines, read_prefix, shown, write_atomic
 
 NAMES = ["plain", "with space", "ümläut", "漢字", "🦙", "quote'\"", "back\\slash", "-rf", "a" * 255]
 
@@ -173,6 +173,43 @@ class TestReadPrefix:
         data = bytes(range(256)) * 10_000
         (tmp_path / "weights").write_bytes(data)
         assert read_prefix(tmp_path / "weights", 2_000_000, "weights").data == data[:2_000_000]
+
+
+class TestReadLines:
+    @given(data=st.lists(st.binary(max_size=9) | st.just(b"\n"), max_size=12).map(b"".join))
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_any_file_is_cut_after_each_newline(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / "record").write_bytes(data)
+        lines = list(read_lines(tmp_path / "record", len(data), "record"))
+        assert b"".join(lines) == data
+        assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines[:-1])
+
+    def test_lines_longer_than_a_piece_are_whole(self, tmp_path: Path) -> None:
+        lines = [b"a" * 3_000_000 + b"\n", b"\n", b"b" * ((1 << 20) - 2) + b"\n", b"c" * (1 << 20)]
+        (tmp_path / "record").write_bytes(b"".join(lines))
+        assert list(read_lines(tmp_path / "record", 10_000_000, "record")) == lines
+
+    def test_a_file_that_is_too_long_is_refused_where_it_becomes_so(self, tmp_path: Path) -> None:
+        (tmp_path / "record").write_bytes(b"a\nb\n")
+        with pytest.raises(InputError) as caught:
+            list(read_lines(tmp_path / "record", 3, "record"))
+        told = f"record `{tmp_path}/record` is too large: got `4` bytes, expected at most `3`"
+        assert str(caught.value) == told
+
+    def test_a_disk_that_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(descriptor: int, size: int) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+        (tmp_path / "record").write_bytes(b"x")
+        monkeypatch.setattr(os, "read", broken)
+        with pytest.raises(AbsentError) as caught:
+            list(read_lines(tmp_path / "record", 10, "record"))
+        assert str(caught.value) == f"record `{tmp_path}/record` cannot be used: input/output error"
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(AbsentError) as caught:
+            list(read_lines(tmp_path / "record", 10, "record"))
+        assert str(caught.value) == f"record `{tmp_path}/record` is not there"
 
 
 class TestWriteAtomic:
