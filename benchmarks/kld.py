@@ -9,9 +9,10 @@ takes its turn:
 - the engine's peak memory beyond the two models as llama.cpp holds them, and what of it is logits;
 - the mean KL of both ways, ours side by side and the tool's from 16 bits.
 
-Times are medians of wall time and of processor time, loading left out. With anything else running on the machine, the
-processor time is the one to look at. Exit code 1 where a ratio is above its limit in both, or the figures are more than
-the rounding to 16 bits apart.
+Times are medians of wall time and of processor time, loading left out. Where the machine has other things to do, look at
+the processor time, or put ``chrt -f 5`` in front of the command. Exit code 1 where a ratio is above its limit in both,
+or the figures are more than the rounding to 16 bits apart. The memory has no limit here: two contexts of llama.cpp hold
+logits four times, which grows with the vocabulary and the window.
 """
 
 from __future__ import annotations

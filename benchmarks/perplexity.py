@@ -2,9 +2,9 @@
 
 Run: ``python benchmarks/perplexity.py``; needs llama.cpp's tools (``make llama-tools``). For F16, Q4_K_M and Q2_K of
 the small model, on the demo's text in windows of 512 tokens: both perplexities, and how many times as long ours took
-in five pairs of passes over three windows, taken in turns: medians of wall time and of processor time, loading left out. With anything
-else running on the machine, the processor time is the one to look at. Exit code 1 when the figures differ in a digit
-that the tool prints by more than one unit, or the ratio of the times is above 1.02.
+in five pairs of passes over three windows, taken in turns: medians of wall time and of processor time, loading left out.
+Where the machine has other things to do, look at the processor time, or put ``chrt -f 5`` in front of the command. Exit
+code 1 when the figures differ in a digit that the tool prints by more than one unit, or both ratios are above 1.02.
 """
 
 from __future__ import annotations

@@ -290,7 +290,8 @@ class Engine(Protocol):
 
         The next ``load`` forgets it. With the very files and setting that are loaded nothing is loaded again. What a
         second point tells of itself comes back; ``None`` for a file. Raises ``EngineError`` where the two vocabularies
-        differ in size, or where this engine cannot do it.
+        differ in size, where a file is not whole, or where this engine cannot do it; then there is no reference, and the
+        loaded point stays.
         """
 
     def probe(self, prompts: Sequence[tuple[int, ...]], *, steps: int) -> tuple[ProbeRow, ...]:

@@ -82,8 +82,8 @@ def divergences_of(
 ) -> Divergences:
     """How far each row lies from the reference's row, over the whole vocabulary.
 
-    With ``x`` and ``y`` the logits less their largest, ``S`` the sum of ``exp``, and the reference's marked ``r``:
-    KL = Σ exp(xr)·(xr − x) / Sr − (ln Sr − ln S), and the other direction alike.
+    With ``x`` the logits less their largest, ``S`` the sum of their ``exp``, and ``y`` and ``T`` the same of the
+    reference: KL = Σ exp(y)·(y − x) / T − (ln T − ln S), and the other direction alike.
 
     Args:
         logits: Shape ``(rows, vocabulary)``.
