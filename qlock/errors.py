@@ -126,6 +126,6 @@ class EngineError(QlockError):
 
 
 class AbsentError(QlockError):
-    """Something is not there: a file, the hub, disk space, a device, or the folder is held by another run."""
+    """Something is not there: a file, the hub, disk space, a device, Slurm, or the folder is held by another run."""
 
     exit_code = ExitCode.ABSENT

@@ -20,7 +20,7 @@ MEANINGS = {
     ExitCode.INCOMPLETE: "incomplete: items are missing or in error; run again to go on",
     ExitCode.INPUT: "a spec, lock, GGUF or record is unreadable, inconsistent or edited",
     ExitCode.ENGINE: "the engine did not start, died, hung or answered nonsense",
-    ExitCode.ABSENT: "something is not there: file, network, disk space, GPU, or the folder is held by another run",
+    ExitCode.ABSENT: "something is not there: file, network, disk space, GPU, Slurm, or the folder is held by another run",
     ExitCode.BUG: "a bug in qlock",
     ExitCode.INTERRUPTED: "ended by Ctrl-C; what was measured is kept",
     ExitCode.TERMINATED: "ended by SIGTERM, SIGHUP or SIGUSR1; what was measured is kept",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -28,6 +29,9 @@ _ELEMENT = re.compile(rf"^([0-9]+)_(?:([0-9]{{1,9}})|\[({_RANGE}(?:,{_RANGE})*)(
 _MOST_INDICES = 1 << 22
 """``MaxArraySize`` is at most 4,000,001."""
 _ARRAY_LIMIT = re.compile(r"^MaxArraySize\s*=\s*([0-9]{1,9})\s*$", re.MULTILINE)
+_NO_SLURM = "type it where Slurm's tools work, such as on the cluster's login node"
+_UNCONFIGURED = re.compile(r"\bfatal: (.*\bconfiguration (?:source|file)\b.*)")
+"""The last of several lines, of which the first ones say nothing to people: Slurm is installed and belongs to no cluster."""
 _LEFT = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
 
 
@@ -106,11 +110,17 @@ class RealSlurm:
             self._call("scancel", "--quiet", *some)
 
     def _call(self, *argv: str) -> ToolEnded:
+        tool = argv[0]
+        if shutil.which(tool, path=self._env.get("PATH", "")) is None:
+            raise AbsentError(f"Slurm is not here: `{tool}` is not on the PATH", hint=_NO_SLURM)
         done = call_tool(argv, env=self._env, limit_s=_LIMIT_S)
-        if done.code != 0:
-            words = _first(done.err) or f"exit code {done.code}"
-            raise AbsentError(f"{argv[0]}: {words.removeprefix(f'{argv[0]}: ').removeprefix('error: ')}")
-        return done
+        if done.code == 0:
+            return done
+        unconfigured = _UNCONFIGURED.search(done.err)
+        if unconfigured is not None:
+            raise AbsentError(f"Slurm is not here: {tool}: {unconfigured[1]}", hint=_NO_SLURM)
+        words = _first(done.err) or f"exit code {done.code}"
+        raise AbsentError(f"{tool}: {words.removeprefix(f'{tool}: ').removeprefix('error: ')}")
 
 
 def _first(text: str) -> str:

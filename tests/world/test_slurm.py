@@ -58,6 +58,30 @@ def test_what_slurm_does_not_take_is_said_in_its_words(tmp_path: Path, tool: Too
     assert str(caught.value) == "sbatch: invalid partition specified: gpu"
 
 
+NOT_HERE = "type it where Slurm's tools work, such as on the cluster's login node"
+
+
+def test_where_no_slurm_is_installed_it_is_said_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError) as caught:
+        RealSlurm({"PATH": str(tmp_path)}).queue()
+    assert str(caught.value) == "Slurm is not here: `squeue` is not on the PATH"
+    assert caught.value.hint == NOT_HERE
+
+
+@pytest.mark.parametrize(
+    "last", ["Could not establish a configuration source", "Unable to process configuration file"]
+)
+def test_where_slurm_belongs_to_no_cluster_its_last_word_is_said(
+    tmp_path: Path, tool: Tool, last: str
+) -> None:
+    first = "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host"
+    tool("sbatch", f"echo '{first}' >&2; echo 'sbatch: fatal: {last}' >&2; exit 1")
+    with pytest.raises(AbsentError) as caught:
+        slurm(tmp_path).submit(Path("/x"))
+    assert str(caught.value) == f"Slurm is not here: sbatch: {last}"
+    assert caught.value.hint == NOT_HERE
+
+
 def test_the_queue_is_read_line_by_line(tmp_path: Path, tool: Tool) -> None:
     tool(
         "squeue",
