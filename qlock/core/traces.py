@@ -1,8 +1,9 @@
 """Traces: a reference model's own answers, as the text that its quants are then held against.
 
 A file of traces is JSON lines: a header that says whose answers to which suite these are, then one line per answer with
-the token ids of the prompt exactly as it was asked, and those of the answer. Nothing is rendered or tokenized again when
-it is read.
+the token ids of the prompt exactly as it was asked, and those of the answer, and last the digest of all before it.
+Nothing is rendered or tokenized again when it is read, so the digest alone tells that these are still the answers of whom
+the header names: a file that is not byte for byte as it was written is none.
 
 Lives here: the structs, reading and writing. Does not live here: taking them out of a run (``flows.traces``), and
 scoring them (``suites.kld``).
@@ -17,13 +18,15 @@ import msgspec
 
 from qlock.core.base import ITEM_ID, Base, Positive, Token, is_item_id
 from qlock.core.canon import check_version, from_json, json_bytes
-from qlock.core.digest import Digest
+from qlock.core.digest import Digest, blake3_of
 from qlock.core.escape import for_message
 from qlock.core.exchange import Ending
 from qlock.core.facts import Setting
 from qlock.errors import InputError
 
 TRACES_VERSION = 1
+
+_CUT = "the last line is no digest of the others, expected a whole file"
 
 
 class Header(Base, frozen=True, kw_only=True):
@@ -58,6 +61,13 @@ class Trace(Base, frozen=True, kw_only=True):
     ending: Ending
 
 
+class Closing(Base, frozen=True, kw_only=True):
+    """Last line."""
+
+    file_digest: Digest
+    """Of every byte before it, as ``closed`` works it out."""
+
+
 class Traces(Base, frozen=True, kw_only=True):
     """A whole file."""
 
@@ -80,19 +90,24 @@ def write_traces(header: Header, traces: Iterable[Trace]) -> bytes:
             )
         seen.add(trace.id)
         lines.append(json_bytes(trace))
-    return b"".join(line + b"\n" for line in lines)
+    return closed(b"".join(line + b"\n" for line in lines))
+
+
+def closed(lines: bytes) -> bytes:
+    """The lines, and behind them the one that binds them."""
+    return lines + _closing_line(lines)
 
 
 def read_traces(data: bytes) -> Traces:
     r"""A file of traces, split on ``\n`` only.
 
     Raises:
-        InputError: No traces, of a newer version, a damaged line, an id twice, or not as many as the header says.
+        InputError: No traces, of a newer version, not as it was written, a damaged line, an id twice, or not as many as
+            the header says.
     """
-    first, *lines = data.split(b"\n")
+    first, *_ = data.split(b"\n", 1)
     header = _header(first)
-    if lines[-1:] != [b""]:
-        raise InputError("the last line has no end, expected a whole file")
+    _, *lines = _bound(data).split(b"\n")
     traces: dict[str, Trace] = {}
     for number, line in enumerate(lines[:-1], start=2):
         trace = from_json(line, Trace, name=f"line {number}")
@@ -106,6 +121,24 @@ def read_traces(data: bytes) -> Traces:
     if len(traces) != header.traces:
         raise InputError(f"got {len(traces)} traces, expected {header.traces} as the header says")
     return Traces(header=header, trace=tuple(traces.values()))
+
+
+def _closing_line(lines: bytes) -> bytes:
+    return json_bytes(Closing(file_digest=blake3_of(b"qlock traces 1\n" + lines))) + b"\n"
+
+
+def _bound(data: bytes) -> bytes:
+    """All before the last line, once that is its digest."""
+    start = data.rfind(b"\n", 0, -1) + 1
+    lines, last = data[:start], data[start:]
+    if last == _closing_line(lines):
+        return lines
+    message = "the file was changed after it was written: its last line is the digest of other ones"
+    try:
+        from_json(last, Closing, name="")
+    except InputError:
+        message = _CUT
+    raise InputError(message if last.endswith(b"\n") else _CUT, hint="write it again with `qlock traces`")
 
 
 def _header(line: bytes) -> Header:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qlock.core.base import is_item_id
-from qlock.core.traces import Header, Trace, read_traces, write_traces
+from qlock.core.traces import Header, Trace, closed, read_traces, write_traces
 from qlock.errors import InputError
 from tests.fakes.documents import a_digest, a_setting
 
@@ -44,7 +44,59 @@ def test_a_file_is_read_as_it_was_written() -> None:
     assert read.trace == (a_trace(), a_trace("order-2"))
 
 
-LINES = FILE.split(b"\n")
+LINES = FILE.split(b"\n")[:-1]
+BOUND = b"".join(line + b"\n" for line in LINES[:-1])
+
+CUT = "the last line is no digest of the others, expected a whole file"
+CHANGED = "the file was changed after it was written: its last line is the digest of other ones"
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(InputError) as caught:
+        read_traces(data)
+    return str(caught.value)
+
+
+def joined(*lines: bytes) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (FILE.replace(b'"answer":[4,5]', b'"answer":[4,6]', 1), CHANGED),
+        (FILE.replace(b'"prompt":[1,2,3]', b'"prompt":[1,2]', 1), CHANGED),
+        (FILE.replace(b'"north"', b'"south"', 1), CHANGED),
+        (FILE.replace(b'"suite":"orders"', b'"suite":"others"'), CHANGED),
+        (joined(LINES[0], LINES[2], LINES[1], LINES[3]), CHANGED),
+        (joined(LINES[0], LINES[1], LINES[3]), CHANGED),
+        (joined(*LINES[:3], b"", LINES[3]), CHANGED),
+        (FILE.replace(b"\n", b"\r\n"), CHANGED),
+        (FILE[:-1], CUT),
+        (FILE[:-2], CUT),
+        (joined(*LINES[:3]), CUT),
+        (joined(*LINES[:2]), CUT),
+        (joined(LINES[0]), CUT),
+        (FILE + b"\n", CUT),
+        (joined(*LINES, LINES[1]), CUT),
+    ],
+)
+def test_a_file_that_is_not_as_it_was_written_is_refused(data: bytes, message: str) -> None:
+    assert data != FILE
+    assert refusal(data) == message
+
+
+def test_a_changed_file_is_to_be_written_again() -> None:
+    with pytest.raises(InputError) as caught:
+        read_traces(FILE.replace(b"[4,5]", b"[4,6]"))
+    assert caught.value.hint == "write it again with `qlock traces`"
+
+
+@given(st.integers(0, len(FILE) - 1), st.integers(1, 255))
+def test_no_byte_can_be_another(at: int, change: int) -> None:
+    data = FILE[:at] + bytes([FILE[at] ^ change]) + FILE[at + 1 :]
+    with pytest.raises(InputError):
+        read_traces(data)
 
 
 @pytest.mark.parametrize(
@@ -52,31 +104,25 @@ LINES = FILE.split(b"\n")
     [
         (b"", "line 1: got no header, expected a file that `qlock traces` wrote"),
         (b"a plain text", "line 1: got no header, expected a file that `qlock traces` wrote"),
-        (FILE[:-1], "the last line has no end, expected a whole file"),
         (b'{"id": "x"}\n', "line 1: got no header, expected a file that `qlock traces` wrote"),
         (
             FILE.replace(b'"traces_version":1', b'"traces_version":2'),
             "line 1: got traces_version `2`, this qlock reads up to `1`",
         ),
-        (FILE.replace(b"order-2", b"order-1"), "line 3 is a second trace of `order-1`"),
+        (closed(BOUND.replace(b"order-2", b"order-1")), "line 3 is a second trace of `order-1`"),
+        (closed(joined(*LINES[:2])), "got 1 traces, expected 2 as the header says"),
         (
-            b"\n".join(LINES[:2]) + b"\n",
-            "got 1 traces, expected 2 as the header says",
-        ),
-        (
-            FILE.replace(b'"answer":[4,5]', b'"answer":[]', 1),
+            closed(BOUND.replace(b'"answer":[4,5]', b'"answer":[]', 1)),
             "line 2: answer: expected an array of length >= 1",
         ),
         (
-            FILE.replace(b'"prompt":[1,2,3]', b'"prompt":[1,-2,3]', 1),
+            closed(BOUND.replace(b'"prompt":[1,2,3]', b'"prompt":[1,-2,3]', 1)),
             "line 2: prompt[1]: got `-2`, expected an integer >= 0",
         ),
     ],
 )
 def test_a_file_that_is_none_is_refused(data: bytes, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_traces(data)
-    assert str(caught.value) == message
+    assert refusal(data) == message
 
 
 def test_two_traces_of_one_name_are_not_written() -> None:

@@ -104,6 +104,18 @@ def test_a_run_on_traces_scores_what_was_answered(project: Project) -> None:
     assert [row.item for row in record.rows] == [f"q{number:02d}" for number in range(8)]
 
 
+def test_an_answer_that_was_edited_is_refused_at_resolve(project: Project) -> None:
+    sealed(project)
+    taken = take(project)
+    edited = taken.output.read_bytes().replace(b'"answer":[', b'"answer":[9')
+    add_kld(project, traces=edited)
+    with pytest.raises(InputError) as caught:
+        project.lock(upgrade=("distance",))
+    assert str(caught.value) == (
+        "data/traces.jsonl: the file was changed after it was written: its last line is the digest of other ones"
+    )
+
+
 def test_what_cannot_be_meant_is_named(project: Project) -> None:
     sealed(project)
     assert refused(project, suite="x") == "got suite `x`, expected one of: digits, distance, text"
