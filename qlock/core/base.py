@@ -9,6 +9,7 @@ believes in and nobody applies.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -45,3 +46,15 @@ ITEM_ID = f"1 to {_LONGEST_ID} printable characters without outer spaces"
 def is_item_id(text: str) -> bool:
     """Whether an item may be called so."""
     return 0 < len(text) <= _LONGEST_ID and text.isprintable() and text.strip() == text
+
+
+SLICE = f"a name without `=` and a value, each {ITEM_ID}"
+"""What a slice may be called, in words."""
+
+
+def wrong_slice(slices: Mapping[str, str]) -> str | None:
+    """The first slice that may not be called so, as ``NAME=VALUE``; with a ``=`` in names two could be one."""
+    for name, value in slices.items():
+        if not is_item_id(name) or not is_item_id(value) or "=" in name:
+            return f"{name}={value}"
+    return None

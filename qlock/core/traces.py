@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from qlock.core.base import ITEM_ID, Base, Positive, Token, is_item_id
+from qlock.core.base import ITEM_ID, SLICE, Base, Positive, Token, is_item_id, wrong_slice
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import Digest, blake3_of
 from qlock.core.escape import for_message
@@ -110,11 +110,15 @@ def read_traces(data: bytes) -> Traces:
     _, *lines = _bound(data).split(b"\n")
     traces: dict[str, Trace] = {}
     for number, line in enumerate(lines[:-1], start=2):
-        trace = from_json(line, Trace, name=f"line {number}")
+        here = f"line {number}"
+        trace = from_json(line, Trace, name=here)
         if not _is_name(trace.id):
             raise InputError(
                 f"got the id `{for_message(trace.id)}`, expected {ITEM_ID}, and `#2` and so on for a later turn"
-            ).in_document(f"line {number}")
+            ).in_document(here)
+        wrong = wrong_slice(trace.slices)
+        if wrong is not None:
+            raise InputError(f"got the slice `{for_message(wrong)}`, expected {SLICE}").in_document(here)
         if trace.id in traces:
             raise InputError(f"line {number} is a second trace of `{for_message(trace.id)}`")
         traces[trace.id] = trace

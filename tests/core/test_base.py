@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qlock.core.base import Base, Count, Finite, Name, Positive, Share
+from qlock.core.base import Base, Count, Finite, Name, Positive, Share, wrong_slice
 from tests.strategies import NAMES, strategy, structs
 
 
@@ -66,3 +66,21 @@ def test_every_struct_states_what_it_must(kind: type[Base]) -> None:
 def test_what_is_drawn_keeps_to_the_ranges(kind: type[Base], data: st.DataObject) -> None:
     value = data.draw(strategy(kind))
     assert msgspec.convert(msgspec.to_builtins(value), kind, strict=True) == value
+
+
+@pytest.mark.parametrize(
+    "slices, wrong",
+    [
+        ({}, None),
+        ({"bank": "north", "Größe": "a=b"}, None),
+        ({"bank": "north", "": "x"}, "=x"),
+        ({"bank": ""}, "bank="),
+        ({"": ""}, "="),
+        ({"a=b": "c"}, "a=b=c"),
+        ({" a": "c"}, " a=c"),
+        ({"a": "c\n"}, "a=c\n"),
+        ({"a": 201 * "c"}, "a=" + 201 * "c"),
+    ],
+)
+def test_a_slice_has_a_name_and_a_value(slices: dict[str, str], wrong: str | None) -> None:
+    assert wrong_slice(slices) == wrong

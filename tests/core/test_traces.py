@@ -51,6 +51,9 @@ CUT = "the last line is no digest of the others, expected a whole file"
 CHANGED = "the file was changed after it was written: its last line is the digest of other ones"
 
 
+SLICE = "expected a name without `=` and a value, each 1 to 200 printable characters without outer spaces"
+
+
 def refusal(data: bytes) -> str:
     with pytest.raises(InputError) as caught:
         read_traces(data)
@@ -119,6 +122,10 @@ def test_no_byte_can_be_another(at: int, change: int) -> None:
             closed(BOUND.replace(b'"prompt":[1,2,3]', b'"prompt":[1,-2,3]', 1)),
             "line 2: prompt[1]: got `-2`, expected an integer >= 0",
         ),
+        (
+            write_traces(a_header(), [a_trace(), a_trace("order-2", slices={"": "north"})]),
+            f"line 3: got the slice `=north`, {SLICE}",
+        ),
     ],
 )
 def test_a_file_that_is_none_is_refused(data: bytes, message: str) -> None:
@@ -148,11 +155,13 @@ def test_a_trace_is_called_as_an_item_may_be(name: str, shown: str | None) -> No
     )
 
 
-ids = st.lists(st.text(max_size=8).filter(is_item_id), min_size=1, max_size=3, unique=True)
+names = st.text(max_size=8).filter(is_item_id)
+slices_of = st.dictionaries(names.filter(lambda name: "=" not in name), names, max_size=2)
+ids = st.lists(names, min_size=1, max_size=3, unique=True)
 tokens = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5).map(tuple)
 
 
-@given(ids, tokens, tokens, st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2))
+@given(ids, tokens, tokens, slices_of)
 def test_any_traces_are_read_back(
     names: list[str], prompt: tuple[int, ...], answer: tuple[int, ...], slices: dict[str, str]
 ) -> None:

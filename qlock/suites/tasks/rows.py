@@ -15,7 +15,7 @@ import re
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import ITEM_ID, Base, is_item_id
+from qlock.core.base import ITEM_ID, SLICE, Base, is_item_id, wrong_slice
 from qlock.core.canon import to_struct
 from qlock.core.exchange import Chat, Message, Raw, Unparsable
 from qlock.errors import InputError
@@ -145,6 +145,9 @@ def _fault(row: Row) -> InputError | None:
     """The first fault that the types alone do not show."""
     if not is_item_id(row.id):
         return InputError(f"got the id {quoted(row.id)}, expected {ITEM_ID}")
+    wrong = wrong_slice(row.slices)
+    if wrong is not None:
+        return InputError(f"got the slice {quoted(wrong)}, expected {SLICE}")
     if (row.prompt is UNSET) == (row.messages is UNSET):
         got = "neither" if row.prompt is UNSET else "both"
         return InputError(f"got {got} of `prompt` and `messages`, expected exactly one")

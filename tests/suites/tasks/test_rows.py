@@ -62,6 +62,9 @@ def test_lines_are_split_at_line_feeds_alone() -> None:
     assert [row.prompt for row in rows] == [text]
 
 
+SLICE = "expected a name without `=` and a value, each 1 to 200 printable characters without outer spaces"
+
+
 def test_windows_line_ends_are_read() -> None:
     assert len(read_rows(f"{GOOD}\r\n{json.dumps(with_(id='b'))}\r\n".encode(), UNSET)) == 2
 
@@ -95,6 +98,8 @@ def test_windows_line_ends_are_read() -> None:
         (lines(with_(id="")), "line 1: got the id ``, expected 1 to 200 printable characters without outer spaces", ""),
         (lines(with_(id="a\n")), "line 1: got the id `a↵`, expected 1 to 200 printable characters without outer spaces", ""),
         (lines(with_(slices={"topic": 1})), "line 1: slices[...]: got an integer, expected text", ""),
+        (lines(GOOD, with_(id="b", slices={"": "x"})), f"line 2: got the slice `=x`, {SLICE}", ""),
+        (lines(with_(slices={"topic": ""})), f"line 1: got the slice `topic=`, {SLICE}", ""),
         (lines(with_(prompt=...)), "line 1: got neither of `prompt` and `messages`, expected exactly one", ""),
         (lines(with_(messages=[{"role": "user", "content": "x"}])),
          "line 1: got both of `prompt` and `messages`, expected exactly one", ""),
