@@ -58,7 +58,7 @@ def lock_asked(world: World, path: Path) -> tuple[Path, Lock]:
         InputError: It is a spec or a folder, or no lock.
         AbsentError: It is not there.
     """
-    from qlock.flows.resolve import read_lock_file
+    from qlock.flows.locks import read_lock_file
 
     whole = whole_path(world, path)
     if whole.is_dir():

@@ -34,6 +34,7 @@ __all__ = [
     "read_toml_table",
     "refuse_non_finite",
     "to_struct",
+    "to_whole_struct",
     "toml_text",
     "unknown_key",
     "without_negative_zero",
@@ -175,6 +176,34 @@ def to_struct(table: Any, kind: type[T], *, name: str = "") -> T:
     except RecursionError:
         told = _too_deep()
     raise told.in_document(name) if name else told
+
+
+def to_whole_struct(table: Any, kind: type[T], *, name: str = "") -> T:
+    """The same of a document that has no defaults: what is not there is missing, whatever the struct would say instead.
+
+    Raises:
+        InputError: As ``to_struct``.
+    """
+    value = to_struct(table, kind, name=name)
+    _refuse_absent(msgspec.to_builtins(value), table, path="", name=name)
+    return value
+
+
+def _refuse_absent(whole: Any, table: Any, *, path: str, name: str) -> None:
+    match whole, table:
+        case dict(), dict():
+            for key, inner in whole.items():
+                if key not in table:
+                    told = InputError(f"the key `{shown_key(key)}` is missing")
+                    told = told.within(path) if path else told
+                    raise told.in_document(name) if name else told
+                here = f"{path}.{shown_key(key)}" if path else shown_key(key)
+                _refuse_absent(inner, table[key], path=here, name=name)
+        case list() | tuple(), list() | tuple():
+            for index, (inner, entry) in enumerate(zip(whole, table, strict=True)):
+                _refuse_absent(inner, entry, path=f"{path}[{index}]", name=name)
+        case _:
+            return
 
 
 def check_version(key: str, table: dict[str, Any], supported: int, *, name: str) -> None:

@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
 from qlock.core.base import Base, Count, Finite, Name, Positive
-from qlock.core.canon import check_version, decode_text, read_toml_table, to_struct, toml_text
+from qlock.core.canon import check_version, decode_text, read_toml_table, to_whole_struct, toml_text
 from qlock.core.digest import Digest, blake3_of
 from qlock.core.effects import keyed
 from qlock.core.escape import for_message, visible
@@ -198,26 +198,35 @@ def read_lock(data: bytes, *, name: str) -> Lock:
     text = decode_text(data, name=name)
     table = read_toml_table(data, name=name)
     check_version("lock_version", table, LOCK_VERSION, name=name)
-    renew = renew_path(text)
-    lock = to_struct(table, Lock, name=name)
-    blank = _BODY_LINE.sub(_BLANK, text, count=1)
     if "\r\n" in text:
         raise InputError(
             "got line ends CRLF, expected LF",
             hint="let git leave them as they are: `*.toml -text` in .gitattributes",
         ).in_document(name)
-    if lock.body_digest != blake3_of(blank.encode()):
-        raise InputError(
-            "the lock was edited by hand: its body_digest does not fit",
-            hint=f"restore it from git, or renew it with `qlock resolve {for_message(renew)}`",
-        ).in_document(name)
-    if write_lock(lock, spec_path=renew).decode() != text:
-        raise InputError(
-            "the lock is not in canonical form", hint=f"renew it with `qlock resolve {for_message(renew)}`"
-        ).in_document(name)
-    _check_pins(lock, name)
-    _check_references(lock, name)
+    try:
+        lock = to_whole_struct(table, Lock, name=name)
+        if not is_sealed(text):
+            raise InputError("the lock was edited by hand: its body_digest does not fit").in_document(name)
+        if write_lock(lock, spec_path=renew_path(text)).decode() != text:
+            raise InputError("the lock is not in canonical form").in_document(name)
+        _check_pins(lock, name)
+        _check_references(lock, name)
+    except InputError as error:
+        error.hint = _remedy(text)
+        raise
     return lock
+
+
+def is_sealed(text: str) -> bool:
+    """Whether the digest in a lock's text fits the rest of it: then qlock wrote it so, this one or another."""
+    blank = _BODY_LINE.sub(_BLANK, text, count=1)
+    return f'body_digest = "{blake3_of(blank.encode())}"' in text.split("\n")
+
+
+def _remedy(text: str) -> str:
+    """What to do about a lock of this text that cannot be read: one thing where somebody edited it, else another."""
+    who = "another qlock wrote it:" if is_sealed(text) else "restore it from git, or"
+    return f"{who} make it anew with `qlock resolve --upgrade all {for_message(renew_path(text))}`"
 
 
 def renew_path(text: str) -> str:

@@ -24,6 +24,7 @@ from qlock.flows.asking import respondent
 from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
 from qlock.flows.kept_base import base_of, look_at
 from qlock.flows.layout import project_of, runs_folder
+from qlock.flows.locks import read_lock_file
 from qlock.flows.look import Sight, look
 from qlock.flows.papers import paper, template_of
 from qlock.flows.places import Places
@@ -31,7 +32,6 @@ from qlock.flows.preparing import load_of, prepare_point
 from qlock.flows.proving import Opener
 from qlock.flows.references import is_beside, is_stored, load_beside
 from qlock.flows.refusal import only_absent, refuse_missing
-from qlock.flows.resolve import read_lock_file
 from qlock.flows.seat import Seat
 from qlock.world.interface import World
 from qlock.world.render import Renderer

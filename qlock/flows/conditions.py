@@ -15,6 +15,7 @@ from qlock.core.lock import Lock, read_lock
 from qlock.core.plan import Job
 from qlock.core.record import Record
 from qlock.core.timing import timing_changes
+from qlock.errors import InputError
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.segments import Segment
 
@@ -79,7 +80,7 @@ def keep_conditions(
         name = record.header.job
         segments = {name: frozenset(row.segment for row in record.rows)}
         theirs = conditions_of(source, record.header.point, segments)
-        theirs_setting = _setting(_lock_of(source.read("lock.toml")), record.header.point)
+        theirs_setting = _setting(_lock_of(source.read("lock.toml"), source.path.name), record.header.point)
         differs = list(timing_changes("setting", theirs_setting, setting))
         if theirs.memory and not differs:
             memory[job.point] = theirs.memory
@@ -96,9 +97,13 @@ def _setting(lock: Lock, point: str) -> facts.Setting:
 
 
 @lru_cache(maxsize=2)
-def _lock_of(data: bytes) -> Lock:
+def _lock_of(data: bytes, run: str) -> Lock:
     """A lock that many jobs are taken over from, read once."""
-    return read_lock(data, name="lock.toml")
+    try:
+        return read_lock(data, name=f"{run}/lock.toml")
+    except InputError as error:
+        error.hint = f"move the folder `{run}` away to measure anew what would be taken over from it"
+        raise
 
 
 def _change(

@@ -19,7 +19,8 @@ from qlock.core.lock import Lock
 from qlock.core.record import SealedJob
 from qlock.errors import AbsentError, InputError, UsageError
 from qlock.flows.layout import runs_folder
-from qlock.flows.resolve import MOST_SPEC_BYTES, read_lock_file
+from qlock.flows.locks import read_lock_file
+from qlock.flows.resolve import MOST_SPEC_BYTES
 from qlock.flows.run_folder import RunFolder, folder_name
 from qlock.flows.writing import write_file
 from qlock.world.interface import World

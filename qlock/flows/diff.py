@@ -26,8 +26,8 @@ from qlock.core.lock import Lock
 from qlock.core.sides import Side
 from qlock.core.validity import Treatment
 from qlock.errors import UsageError
+from qlock.flows.locks import read_lock_file
 from qlock.flows.opened import OpenRun, is_one_run, open_run, open_side
-from qlock.flows.resolve import read_lock_file
 from qlock.world.interface import World
 
 TREATMENTS: tuple[Treatment, ...] = get_args(Treatment)

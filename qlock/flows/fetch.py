@@ -25,9 +25,9 @@ from qlock.errors import AbsentError, QlockError, UsageError
 from qlock.flows.beside import renew_label
 from qlock.flows.data_files import located
 from qlock.flows.layout import project_of
+from qlock.flows.locks import read_lock_file
 from qlock.flows.origins import file_here
 from qlock.flows.places import Places, cached, snapshot_of
-from qlock.flows.resolve import read_lock_file
 from qlock.flows.weighing import Weighed, filled
 from qlock.flows.writing import write_file
 from qlock.world.interface import World

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from qlock.core.base import Base, Positive
-from qlock.core.canon import known_keys, to_struct, unknown_key
+from qlock.core.canon import known_keys, to_struct, to_whole_struct, unknown_key
 from qlock.core.escape import for_message
 from qlock.core.exchange import Outcome, Reading
 from qlock.core.lock import SuitePin
@@ -180,7 +180,12 @@ def params_of(kind: SuiteKind, suite: SuiteSpec | SuitePin, *, where: str) -> An
     for key in suite.params:
         if key not in own:
             raise unknown_key(key, own + common).within(where)
+    match suite:
+        case SuitePin():
+            read = to_whole_struct
+        case SuiteSpec():
+            read = to_struct
     try:
-        return to_struct(suite.params, kind.params)
+        return read(suite.params, kind.params)
     except InputError as error:
         raise error.within(where) from None

@@ -44,6 +44,7 @@ from qlock.flows.foreseen import items_too_few
 from qlock.flows.gated import check_gates
 from qlock.flows.keeping import Ground, Kept, what_holds
 from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
+from qlock.flows.locks import MOST_LOCK_BYTES
 from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.origins import Order, gather
 from qlock.flows.point_proofs import Proofs, counted, no_engine, prove_points, unproved_point
@@ -58,7 +59,6 @@ NOT_ASKED = "the engine was not asked"
 UNLOOKED = "no point was proved again, since what they stand on moved"
 _KINDS = ("model", "suite", "engine", "device", "setting", "point")
 MOST_SPEC_BYTES = 4 << 20
-MOST_LOCK_BYTES = 64 << 20
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,11 +205,9 @@ def _old_lock(
     _check_owner(path, data, spec_path)
     try:
         return data, read_lock(data, name=path.name)
-    except InputError as error:
+    except InputError:
         if ignore_damage:
             return None, None
-        if "qlock resolve" in error.hint:
-            error.hint = f"restore it from git, or make it anew with `qlock resolve --upgrade all {spec_label(spec_path)}`"
         raise
 
 
@@ -383,16 +381,3 @@ def in_name_order(spec: Spec) -> Spec:
 
 def _in_order(names: tuple[str, ...] | UnsetType) -> tuple[str, ...] | UnsetType:
     return names if names is UNSET else tuple(sorted(names))
-
-
-def read_lock_file(world: World, path: Path) -> tuple[Lock, bytes]:
-    """The lock at ``path`` and its bytes.
-
-    Raises:
-        AbsentError: It is not there.
-        InputError: It is no lock, of a newer version, or edited.
-    """
-    if path.is_dir():
-        raise InputError(f"got the folder `{path.name}`, expected a lock file")
-    data = world.files.read_bounded(path, MOST_LOCK_BYTES, "lock")
-    return read_lock(data, name=path.name), data

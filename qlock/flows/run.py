@@ -33,12 +33,12 @@ from qlock.flows.held_against import check_disk, kept_again, write_bases
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.libraries import Libraries
 from qlock.flows.loaded import LoadedFile
+from qlock.flows.locks import read_lock_file
 from qlock.flows.look import Sight, is_as_loaded, look, look_again, stopping_findings
 from qlock.flows.places import Places
 from qlock.flows.preparing import Progress, Stage
 from qlock.flows.proving import Opener
 from qlock.flows.refusal import FindingsError, is_allowed, only_absent, refuse_missing, refuse_unknown
-from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, folder_of_lock, next_repeat
 from qlock.flows.run_point import Broken, TrialsFailedError, run_point
 from qlock.flows.scores import JobScore, job_scores, without_score

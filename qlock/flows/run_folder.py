@@ -28,7 +28,7 @@ import msgspec
 from qlock.core.base import Base
 from qlock.core.canon import check_version, from_json, json_bytes
 from qlock.core.digest import StreamDigests, digest_of
-from qlock.core.lock import Lock, lock_digest, read_lock
+from qlock.core.lock import Lock, is_sealed, lock_digest, read_lock
 from qlock.core.plan import Job
 from qlock.core.record import (
     Closing,
@@ -123,7 +123,12 @@ class RunFolder:
     def lock(self) -> tuple[Lock, bytes]:
         """The lock that it ran."""
         data = self.read("lock.toml")
-        return read_lock(data, name=f"{self.path.name}/lock.toml"), data
+        try:
+            return read_lock(data, name=f"{self.path.name}/lock.toml"), data
+        except InputError as error:
+            seems_whole = is_sealed(data.decode(errors="replace"))
+            error.hint = "read this run with the version of qlock that made it" if seems_whole else ""
+            raise
 
     def record_path(self, job: str) -> Path:
         """Where the record of a job lies."""

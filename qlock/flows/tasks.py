@@ -23,7 +23,7 @@ from qlock.core.tasks import Task, cut_of_id, cuts_of_length, items_of_points, t
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.flows.beside import spec_of
 from qlock.flows.layout import runs_folder
-from qlock.flows.resolve import read_lock_file
+from qlock.flows.locks import read_lock_file
 from qlock.flows.run_folder import TASKS, RunFolder, folder_of_lock
 from qlock.world.interface import World
 

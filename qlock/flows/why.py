@@ -19,7 +19,7 @@ from qlock.core.facts import Device, Engine, Setting
 from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin
 from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, parse_source
 from qlock.errors import AbsentError, UsageError
-from qlock.flows.resolve import read_lock_file
+from qlock.flows.locks import read_lock_file
 from qlock.world.interface import World
 
 _TABLES = ("engine", "device", "model", "setting", "suite", "point")

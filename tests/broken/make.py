@@ -206,7 +206,8 @@ def _specs() -> dict[str, Broken]:
 
 # ---------------------------------------------------------------- locks
 
-_RENEW = "renew it with `qlock resolve specs/ladder.toml`"
+_RENEW = "make it anew with `qlock resolve --upgrade all specs/ladder.toml`"
+_OTHER = f"another qlock wrote it: {_RENEW}"
 _EDITED = (
     "FILE: the lock was edited by hand: its body_digest does not fit",
     f"restore it from git, or {_RENEW}",
@@ -245,12 +246,12 @@ def _locks() -> dict[str, Broken]:
         "comment-edited": Broken(
             _replaced(whole, "specs/ladder.toml", "specs/other.toml"),
             _EDITED[0],
-            "restore it from git, or renew it with `qlock resolve specs/other.toml`",
+            "restore it from git, or make it anew with `qlock resolve --upgrade all specs/other.toml`",
         ),
         "comment-gone": Broken(
             whole.partition(b"\n")[2],
             _EDITED[0],
-            "restore it from git, or renew it with `qlock resolve SPEC`",
+            "restore it from git, or make it anew with `qlock resolve --upgrade all SPEC`",
         ),
         "line-ends": Broken(
             whole.replace(b"\n", b"\r\n"),
@@ -281,32 +282,37 @@ def _locks() -> dict[str, Broken]:
         "not-canonical": Broken(
             sealed(_replaced(whole, "temperature = 0.5", "temperature = 0.50")),
             "FILE: the lock is not in canonical form",
-            _RENEW,
+            _OTHER,
         ),
         "unknown-key": Broken(
             sealed(_replaced(whole, "temperature = 0.5", "temperature = 0.5\ntop = 1")),
             "FILE: suite[0].sampling: unknown key `top`",
-            "did you mean `stop`?",
+            _OTHER,
         ),
         "no-day": Broken(
             sealed(_replaced(whole, "2026-01-01", "2026-02-30")),
             "FILE: frozen_date: got `2026-02-30`, expected a day of the calendar",
+            _OTHER,
         ),
         "pin-neither-there-nor-missing": Broken(
             lock_bytes(small_lock(missing=missing[:1])),
             "FILE: the pin `engine.embedded.file.libc.so.6.code_digest` is neither there nor listed as missing",
+            _OTHER,
         ),
         "pin-there-and-missing": Broken(
             lock_bytes(small_lock(missing=(*missing, extra))),
             "FILE: the pin `point.Q4_K_M@f16kv.canary` is listed as missing but is there",
+            _OTHER,
         ),
         "unknown-device": Broken(
             lock_bytes(small_lock(**unknown)),
             "FILE: point.Q4_K_M@f16kv.device: got `gpu-l4`, expected the name of a [[device]]",
+            _OTHER,
         ),
         "model-twice": Broken(
             lock_bytes(small_lock(model=(a_model(), a_model()))),
             "FILE: got two [[model]] of the name `Q4_K_M`, expected one",
+            _OTHER,
         ),
     }
 

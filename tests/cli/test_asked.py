@@ -10,7 +10,7 @@ import pytest
 from qlock.cli import asked
 from qlock.cli.asked import folder_asked, lock_asked, spec_asked
 from qlock.errors import AbsentError, InputError
-from qlock.flows.resolve import read_lock_file
+from qlock.flows.locks import read_lock_file
 from qlock.world.interface import World
 from tests.fakes.project import Project
 

@@ -35,6 +35,10 @@ WHOLE = lock_bytes(a_lock())
 SMALL = lock_bytes(small_lock())
 
 
+ANEW = "another qlock wrote it: make it anew with `qlock resolve --upgrade all specs/ladder.toml`"
+"""What to do about a lock that nobody edited and that is none of ours."""
+
+
 def refusal(data: bytes) -> tuple[str, str]:
     with pytest.raises(InputError) as caught:
         read_lock(data, name="x.toml")
@@ -142,7 +146,7 @@ def test_a_day_that_is_none_is_refused_from_code_too() -> None:
 def test_other_ways_to_write_a_day_are_refused(day: str) -> None:
     data = sealed(SMALL.replace(b'"2026-01-01"', msgspec.json.encode(day)))
     shown = day.replace("\n", "↵")
-    assert refusal(data) == (f"x.toml: frozen_date: got `{shown}`, expected a day such as `2026-01-01`", "")
+    assert refusal(data) == (f"x.toml: frozen_date: got `{shown}`, expected a day such as `2026-01-01`", ANEW)
 
 
 # ---------------------------------------------------------------- edits by hand
@@ -206,12 +210,33 @@ def test_another_text_of_the_same_facts_is_refused_even_with_a_digest_that_fits(
     assert SMALL.count(old.encode()) == 1
     message, hint = refusal(sealed(SMALL.replace(old.encode(), new.encode())))
     assert message == "x.toml: the lock is not in canonical form"
-    assert hint in ("renew it with `qlock resolve specs/ladder.toml`", "renew it with `qlock resolve SPEC`")
+    anew = "another qlock wrote it: make it anew with `qlock resolve --upgrade all"
+    assert hint in (f"{anew} specs/ladder.toml`", f"{anew} SPEC`")
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("slots_requested = 8\n", "", "setting[0]: the key `slots_requested` is missing"),
+        ("slots_requested = 8\n", "slots_asked = 8\n", "setting[0]: unknown key `slots_asked`"),
+        ("top_k = 0\n", "", "suite[0].sampling: the key `top_k` is missing"),
+        ("frozen_date = ", 'novel = "x"\nfrozen_date = ', "unknown key `novel`"),
+    ],
+)
+def test_a_lock_of_another_qlock_names_the_key_and_what_to_do(old: str, new: str, message: str) -> None:
+    assert SMALL.count(old.encode()) == 1
+    assert refusal(sealed(SMALL.replace(old.encode(), new.encode()))) == (f"x.toml: {message}", ANEW)
+    assert refusal(SMALL.replace(old.encode(), new.encode())) == (
+        f"x.toml: {message}",
+        "restore it from git, or make it anew with `qlock resolve --upgrade all specs/ladder.toml`",
+    )
 
 
 def test_a_hint_never_repeats_what_could_harm_a_terminal() -> None:
     data = SMALL.replace(b"specs/ladder.toml", b"\xe2\x80\xae" + b"x" * 10_000, 1)
-    assert refusal(data)[1].startswith("restore it from git, or renew it with `qlock resolve \\u202exxx")
+    assert refusal(data)[1].startswith(
+        "restore it from git, or make it anew with `qlock resolve --upgrade all \\u202exxx"
+    )
     assert len(refusal(data)[1]) < 300
 
 
@@ -241,7 +266,7 @@ def test_every_pin_is_there_or_missing(at: int) -> None:
     fewer = tuple(entry for entry in missing if entry.pin != pin)
     assert refusal(lock_bytes(a_lock(missing=fewer))) == (
         f"x.toml: the pin `{pin}` is neither there nor listed as missing",
-        "",
+        ANEW,
     )
 
 
@@ -252,7 +277,7 @@ def test_a_pin_that_is_there_is_not_listed(pin: str) -> None:
     extra = MissingPin(pin=pin, why="so", until="fetch")
     assert refusal(lock_bytes(a_lock(missing=(*a_lock().missing, extra)))) == (
         f"x.toml: the pin `{pin}` is listed as missing but is there",
-        "",
+        ANEW,
     )
 
 
@@ -306,7 +331,7 @@ GATE = NoMoreErrors(suite="orders")
     ],
 )
 def test_names_that_stand_nowhere(changes: dict[str, Any], message: str) -> None:
-    assert refusal(lock_bytes(a_lock(**changes))) == (f"x.toml: {message}", "")
+    assert refusal(lock_bytes(a_lock(**changes))) == (f"x.toml: {message}", ANEW)
 
 
 @pytest.mark.parametrize("table", ["engine", "device", "model", "setting", "suite", "point"])
@@ -316,7 +341,7 @@ def test_two_entries_of_one_name(table: str) -> None:
     missing = tuple(MissingPin(pin=pin, why="", until="never") for pin in unset_pins(lock))
     assert refusal(lock_bytes(msgspec.structs.replace(lock, missing=missing))) == (
         f"x.toml: got two [[{table}]] of the name `{entries[0].name}`, expected one",
-        "",
+        ANEW,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from qlock.core.plan import jobs
 from qlock.errors import AbsentError
 from qlock.flows.anchors import Anchors
-from qlock.flows.resolve import read_lock_file
+from qlock.flows.locks import read_lock_file
 from tests.fakes.project import Project, folder_of
 
 ANCHOR = """

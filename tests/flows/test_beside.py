@@ -9,7 +9,7 @@ import pytest
 
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.flows.beside import build_folder, renew_label, spec_of
-from qlock.flows.resolve import read_lock_file
+from qlock.flows.locks import read_lock_file
 from tests.fakes.project import Project
 
 

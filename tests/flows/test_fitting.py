@@ -15,8 +15,8 @@ from qlock.core.record import Closing, Header, Row, answers_digest, line_bytes
 from qlock.errors import InputError
 from qlock.flows import fitting as module
 from qlock.flows.fitting import locked_items, misfits
+from qlock.flows.locks import read_lock_file
 from qlock.flows.preparing import Progress
-from qlock.flows.resolve import read_lock_file
 from qlock.flows.run_folder import RunFolder, items_name
 from tests.fakes.project import Project, folder_of, sealed
 

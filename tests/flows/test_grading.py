@@ -26,13 +26,14 @@ from qlock.core.exchange import (
 from qlock.core.pairs import mark_of
 from qlock.core.record import Grade, Row, Times
 from qlock.flows.grading import Score, TrialFailure, graded, reason, score, told, try_grader, word
-from qlock.flows.kinds import SuiteKind, params_of, suite_kind
+from qlock.flows.kinds import SuiteKind, suite_kind
+from qlock.suites import tasks
 from qlock.suites.interface import Item
 from tests.fakes.comparisons import DIVERGENCE
-from tests.fakes.documents import a_digest, a_suite
+from tests.fakes.documents import a_digest
 
 TASKS = suite_kind("tasks")
-PARAMS = params_of(TASKS, a_suite(params={"items": "file:x"}), where="suite")
+PARAMS = tasks.Params(items="file:x")
 
 
 def item(**body: Any) -> Item:

@@ -19,7 +19,7 @@ from qlock.core.plan import jobs
 from qlock.engines.interface import Contrast, Load
 from qlock.errors import AbsentError, InputError
 from qlock.flows import check, kept_base
-from qlock.flows.resolve import read_lock_file
+from qlock.flows.locks import read_lock_file
 from qlock.flows.run import Ran
 from qlock.world.interface import HeldError
 from tests.fakes.documents import a_digest

@@ -75,7 +75,7 @@ def test_what_is_no_member_is_no_kind(kind: str) -> None:
 
 def test_a_fault_in_the_items_is_one_of_their_file() -> None:
     kind = suite_kind("tasks")
-    pin = a_suite(params={"items": "file:specs/tasks/orders.jsonl"})
+    pin = a_suite(params=msgspec.to_builtins(tasks.Params(items="file:specs/tasks/orders.jsonl")))
     template = msgspec.structs.replace(pin.file[0], key="prompt.template", requested="file:own.jinja")
     file = msgspec.structs.replace(pin.file[0], key="items", requested="file:specs/tasks/orders.jsonl")
     pin = msgspec.structs.replace(pin, file=(file, template))
@@ -91,8 +91,16 @@ def test_the_suites_own_keys_become_its_struct_with_every_default() -> None:
     spec = SuiteSpec(name="wiki", kind="perplexity", params={"text": "file:x", "windows": 4})
     params = params_of(suite_kind("perplexity"), spec, where="suite.wiki")
     assert params == perplexity.Params(text="file:x", window_tokens=512, windows=4)
-    pin = a_suite(params={"items": "file:y"})
-    assert params_of(suite_kind("tasks"), pin, where="suite.orders") == tasks.Params(items="file:y")
+
+
+def test_a_lock_takes_no_default_of_a_suite() -> None:
+    kind, whole = suite_kind("tasks"), tasks.Params(items="file:y")
+    table = msgspec.to_builtins(whole)
+    assert params_of(kind, a_suite(params=table), where="suite.orders") == whole
+    del table["thinking"]["cut"]
+    with pytest.raises(InputError) as caught:
+        params_of(kind, a_suite(params=table), where="suite.orders")
+    assert str(caught.value) == "suite.orders.thinking: the key `cut` is missing"
 
 
 @pytest.mark.parametrize(

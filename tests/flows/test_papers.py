@@ -14,11 +14,11 @@ from qlock.core.plan import prompts_of
 from qlock.engines.interface import Load
 from qlock.errors import InputError
 from qlock.flows.asking import respondent
+from qlock.flows.locks import read_lock_file
 from qlock.flows.look import look
 from qlock.flows.papers import Paper, paper, template_of
 from qlock.flows.places import Places
 from qlock.flows.proving import Exam
-from qlock.flows.resolve import read_lock_file
 from qlock.world.render import Renderer
 from tests.fakes.project import TEMPLATE, Project
 

@@ -13,8 +13,9 @@ from msgspec import UNSET
 
 from qlock.core.lock import Lock, MissingPin, write_lock
 from qlock.errors import InputError, RefusedError, UsageError
+from qlock.flows.locks import read_lock_file
 from qlock.flows.moving import Move
-from qlock.flows.resolve import Asked, in_name_order, read_lock_file, read_spec_file, resolve
+from qlock.flows.resolve import Asked, in_name_order, read_spec_file, resolve
 from tests.fakes.project import Project, refusal, tiny_gguf
 from tests.fakes.world import CPU, FixedHost
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ from qlock.flows.run_folder import (
 )
 from qlock.flows.segments import RunFacts
 from qlock.suites.interface import Item
+from tests.broken.make import sealed
 from tests.fakes.documents import a_lock, a_row, lock_bytes
 from tests.fakes.world import fake_world
 
@@ -63,6 +65,28 @@ def test_a_folder_is_prepared_once_and_holds_its_lock(folder: RunFolder) -> None
     folder.prepare(LOCK)
     lock, data = folder.lock()
     assert (data, lock.name) == (LOCK, a_lock().name)
+
+
+@pytest.mark.parametrize(
+    "kept, message, hint",
+    [
+        (
+            sealed,
+            "setting[0]: the key `replicas` is missing",
+            "read this run with the version of qlock that made it",
+        ),
+        (bytes, "setting[0]: the key `replicas` is missing", ""),
+    ],
+    ids=["another qlock's", "edited"],
+)
+def test_a_lock_that_is_none_of_ours_is_not_to_be_made_anew(
+    folder: RunFolder, kept: Callable[[bytes], bytes], message: str, hint: str
+) -> None:
+    folder.prepare(LOCK)
+    folder.write("lock.toml", kept(LOCK.replace(b"replicas = 1\n", b"", 1)))
+    with pytest.raises(InputError) as caught:
+        folder.lock()
+    assert (str(caught.value), caught.value.hint) == (f"{folder.path.name}/lock.toml: {message}", hint)
 
 
 def test_a_folder_of_another_lock_is_refused(folder: RunFolder) -> None:

@@ -7,7 +7,7 @@ from qlock.core.exchange import Right, Wrong
 from qlock.core.record import Row
 from qlock.errors import InputError
 from qlock.flows.grading import Score
-from qlock.flows.resolve import read_lock_file
+from qlock.flows.locks import read_lock_file
 from qlock.flows.scores import JobScore, grades_of, job_scores, score_of, write_grades
 from tests.fakes.engine import Script
 from tests.fakes.project import Project, folder_of, sealed

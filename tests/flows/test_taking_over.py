@@ -18,6 +18,7 @@ from qlock.errors import InputError
 from qlock.flows.merge import Asked, merge
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.taking_over import is_covered, joined
+from tests.broken.make import sealed
 from tests.fakes.documents import a_digest, a_record, a_row
 from tests.fakes.project import (
     Killed,
@@ -167,6 +168,23 @@ def test_damage_in_a_sealed_run_beside_is_an_error_and_never_skipped(
     assert str(caught.value) == message.format(
         name=first.folder.name, answers=first.answers_digest.removeprefix("blake3:")
     )
+
+
+def test_a_run_of_another_qlock_beside_is_named_with_what_to_do(project: Project) -> None:
+    first = project.run()
+    assert first.folder is not None
+    lock = first.folder / "lock.toml"
+    lock.write_bytes(sealed(lock.read_bytes().replace(b"replicas = 1\n", b"", 1)))
+    with_a_third_model(project)
+    with pytest.raises(InputError) as caught:
+        project.run()
+    run = first.folder.name
+    assert str(caught.value) == f"{run}/lock.toml: setting[0]: the key `replicas` is missing"
+    assert (
+        caught.value.hint == f"move the folder `{run}` away to measure anew what would be taken over from it"
+    )
+    first.folder.rename(project.path / run)
+    assert project.run().state == "sealed"
 
 
 def items_file(folder: Path) -> Path:
