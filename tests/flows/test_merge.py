@@ -196,6 +196,7 @@ class _Dying:
 
     read_bounded = staticmethod(files.read_bounded)
     read_prefix = staticmethod(files.read_prefix)
+    read_lines = staticmethod(files.read_lines)
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         if self._left == 0:
