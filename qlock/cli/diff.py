@@ -150,19 +150,19 @@ def _text(report: dict[str, Any], comparisons: tuple[Comparison, ...], at_most_g
 
 def _say(means: Means, comparisons: tuple[Comparison, ...], code: ExitCode) -> None:
     """Of each comparison the first reason why it is not valid, or its gates; the report has them all."""
+    from qlock.reports.interface import sides_named
     from qlock.reports.interface.gates import named, reason
 
-    for comparison in comparisons:
+    for comparison, (a, b) in zip(comparisons, sides_named(comparisons), strict=True):
         if comparison.why:
             first, *others = comparison.why
             more = f" (and {len(others)} more)" if others else ""
-            pair = f"{comparison.b.point} against {comparison.a.point}"
-            means.talk.say("error", f"{pair}: {comparison.state}: {first}{more}")
+            means.talk.say("error", f"{b} against {a}: {comparison.state}: {first}{more}")
             continue
         for gate in comparison.gate:
             if gate.verdict != "pass":
                 told = f"{named(gate)}: {gate.verdict}: {reason(gate)}"
-                means.talk.say("error", f"{comparison.b.point}: gate {told}")
+                means.talk.say("error", f"{b}: gate {told}")
     if code == ExitCode.INVALID:
         means.talk.say("hint", _way_out(comparisons))
 

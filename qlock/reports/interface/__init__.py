@@ -41,19 +41,27 @@ class Report(Protocol):
 
 
 def headlines(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """A line for each; where points of one name were measured in several runs, with the names of the runs."""
-    pairs = Counter((one.a.point, one.b.point) for one in comparisons)
-    return tuple(headline(one, with_runs=pairs[one.a.point, one.b.point] > 1) for one in comparisons)
+    """A line for each."""
+    return tuple(
+        f"{one.state.upper()}: {b} (B) against {a} (A); meant to differ: {one.treatment}"
+        for one, (a, b) in zip(comparisons, sides_named(comparisons), strict=True)
+    )
 
 
-def headline(comparison: Comparison, *, with_runs: bool = False) -> str:
+def headline(comparison: Comparison) -> str:
     """Whether the comparison is valid, of what with what, in one line."""
-    a, b = comparison.a.point, comparison.b.point
-    if a == b or with_runs:
-        a, b = comparison.a.name, comparison.b.name
-    what = f"{b} (B) against {a} (A)"
-    meant = f"meant to differ: {comparison.treatment}"
-    return f"{comparison.state.upper()}: {what}; {meant}"
+    return headlines([comparison])[0]
+
+
+def sides_named(comparisons: Sequence[Comparison]) -> tuple[tuple[str, str], ...]:
+    """What A and B of each are called: where points of one name were measured in several runs, with the names of the runs."""
+    pairs = Counter((one.a.point, one.b.point) for one in comparisons)
+    return tuple(
+        (one.a.name, one.b.name)
+        if one.a.point == one.b.point or pairs[one.a.point, one.b.point] > 1
+        else (one.a.point, one.b.point)
+        for one in comparisons
+    )
 
 
 def parts(comparison: Comparison) -> Iterator[Part]:
