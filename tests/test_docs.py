@@ -108,13 +108,28 @@ def test_the_keys_of_thinking_are_there_with_their_defaults() -> None:
 
 
 def test_every_key_of_a_gate_is_there_with_its_default() -> None:
-    fields = [field for rule in get_args(GateSpec) for field in msgspec.structs.fields(rule)]
-    expected = {"rule": "required"} | {field.encode_name: shown(field) for field in fields}
+    rules = [msgspec.structs.fields(rule) for rule in get_args(GateSpec)]
+    expected = {"rule": "required"}
+    for field in (field for fields in rules for field in fields):
+        is_everywhere = all(field.encode_name in [other.encode_name for other in fields] for fields in rules)
+        is_required = shown(field) == "required" and not is_everywhere
+        default = "required by rules that have it" if is_required else shown(field)
+        assert expected.setdefault(field.encode_name, default) == default
     assert next(tables(section("Gates"))) == expected
 
 
-def test_every_rule_of_a_gate_and_every_treatment_is_there() -> None:
-    assert tuple(list(tables(section("Gates")))[1]) == RULES
+def test_every_rule_of_a_gate_is_there_with_its_keys() -> None:
+    expected = {
+        f"`{rule.__struct_config__.tag}`": ", ".join(f"`{name}`" for name in rule.__struct_encode_fields__)
+        for rule in get_args(GateSpec)
+    }
+    second = re.findall(r"(?:^\|.*\n)+", section("Gates"), re.MULTILINE)[1]
+    rows = [line.strip("|\n").split(" | ") for line in second.splitlines()[2:]]
+    assert {row[0].strip(): row[1] for row in rows} == expected
+    assert tuple(name.strip("`") for name in expected) == RULES
+
+
+def test_every_treatment_is_there() -> None:
     assert set(list(tables(section("Comparison")))[1]) == set(get_args(Treatment))
 
 
