@@ -31,7 +31,10 @@ from qlock.core.exchange import (
     Wrong,
 )
 from qlock.core.kld_tokens import (
+    CHANGES,
     LARGEST_MEAN,
+    NEVER_BELOW_0,
+    SHARES,
     Estimate,
     Quantiles,
     Tokens,
@@ -128,19 +131,19 @@ def _figures(tokens: Tokens, *, slack: list[float]) -> Kld:
     import numpy as np
 
     change = np.exp(-tokens.nats) - np.exp(-tokens.reference_nats)
-    costs = (mean(tokens, tokens.nats), mean(tokens, tokens.reference_nats))
+    costs = [mean(tokens, nats, within=NEVER_BELOW_0) for nats in (tokens.nats, tokens.reference_nats)]
     return Kld(
         tokens=len(tokens.kld),
         items=int(tokens.item.max()) + 1,
         is_zero=not (tokens.kld.any() or tokens.reverse_kld.any())
         and bool((tokens.nats == tokens.reference_nats).all() and tokens.same_top.all()),
-        kld_nats=mean(tokens, tokens.kld),
+        kld_nats=mean(tokens, tokens.kld, within=NEVER_BELOW_0),
         kld_slack_nats=math.fsum(slack) / len(tokens.kld) if slack else UNSET,
         quantiles=quantiles(tokens.kld),
-        reverse_kld_nats=mean(tokens, tokens.reverse_kld),
-        same_top_share=mean(tokens, tokens.same_top),
-        probability_change=mean(tokens, change),
-        probability_change_rms=root(mean(tokens, change * change)),
+        reverse_kld_nats=mean(tokens, tokens.reverse_kld, within=NEVER_BELOW_0),
+        same_top_share=mean(tokens, tokens.same_top, within=SHARES),
+        probability_change=mean(tokens, change, within=CHANGES),
+        probability_change_rms=root(mean(tokens, change * change, within=SHARES)),
         perplexity=exponential(costs[0]),
         reference_perplexity=exponential(costs[1]),
         perplexity_ratio=exponential(mean(tokens, tokens.nats - tokens.reference_nats)),

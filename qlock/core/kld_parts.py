@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qlock.core.base import Base, Count, Finite, Positive, Share
 from qlock.core.exchange import Divergence
-from qlock.core.kld_tokens import Estimate, Measured, Tokens, mean, quantiles, tokens_of
+from qlock.core.kld_tokens import NEVER_BELOW_0, Estimate, Measured, Tokens, mean, quantiles, tokens_of
 
 if TYPE_CHECKING:
     from qlock.core.kld_tokens import Indexes
@@ -86,7 +86,7 @@ def _part(name: str, tokens: Tokens) -> Part:
         name=name,
         tokens=len(tokens.kld),
         items=int(np.unique(tokens.item).size),
-        kld_nats=mean(tokens, tokens.kld),
+        kld_nats=mean(tokens, tokens.kld, within=NEVER_BELOW_0),
         at_99=quantiles(tokens.kld).at_99,
         same_top_share=float(tokens.same_top.mean()),
     )

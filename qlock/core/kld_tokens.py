@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
     Indexes = npt.NDArray[np.intp]
 
+Range = tuple[float, float]
+"""The least and the largest that a mean can be."""
+
+NEVER_BELOW_0: Range = (0.0, math.inf)
+SHARES: Range = (0.0, 1.0)
+CHANGES: Range = (-1.0, 1.0)
+"""Of shares."""
+
 LARGEST_MEAN = 300.0
 """Nats; beyond it a perplexity would leave what a float can hold."""
 
@@ -105,26 +113,42 @@ def tokens_of(items: Sequence[Divergence], names: Sequence[str] = ()) -> Tokens:
     )
 
 
-def mean(tokens: Tokens, values: Floats) -> Estimate:
-    """With mean m of n numbers v: llama-perplexity's error sqrt((Σv² / n − m²) / (n − 1)), and CR1 by item.
+def mean(tokens: Tokens, values: Floats, *, within: Range = stats.ANYWHERE) -> Estimate:
+    """With mean m of n numbers v: llama-perplexity's error sqrt((Σv² / n − m²) / (n − 1)), and an interval by item.
 
     The order of items does not matter: sums over them are exact.
-    """
-    import numpy as np
 
-    n, sizes = len(values), np.bincount(tokens.item)
-    sums, squares = (np.bincount(tokens.item, weights=power) for power in (values, values * values))
+    Args:
+        tokens: Whose items are the clusters.
+        values: One number per token.
+        within: Where a mean of such numbers can lie; the interval keeps to it.
+    """
+    n, (sums, sizes) = len(values), _by_item(tokens, values)
     value = math.fsum(sums) / n
     error: float | CannotTell = CannotTell(why="one scored token has no spread")
     if n > 1:
         # Rounding can leave the variance of equal numbers a hair below zero.
+        squares, _ = _by_item(tokens, values * values)
         error = math.sqrt(max(math.fsum(squares) / n - value * value, 0.0) / (n - 1))
-    interval = stats.mean_of_clusters(sums[sizes > 0].tolist(), sizes[sizes > 0].tolist())
-    return Estimate(value=value, token_error=error, interval=interval)
+    return Estimate(
+        value=value,
+        token_error=error,
+        interval=stats.mean_of_clusters(sums, sizes, within=within),
+    )
+
+
+def _by_item(tokens: Tokens, values: Floats) -> tuple[list[float], list[int]]:
+    """The exact sum of each item's values, and how many it has; at least one value."""
+    import numpy as np
+
+    order = np.argsort(tokens.item, kind="stable")
+    ends = np.flatnonzero(np.diff(tokens.item[order])) + 1
+    parts = [part.tolist() for part in np.split(values[order], ends)]
+    return [math.fsum(part) for part in parts], [len(part) for part in parts]
 
 
 def root(square: Estimate) -> Estimate:
-    """The root of a mean square; its error by the delta method."""
+    """The root of a mean square, which was kept from lying below 0; its error by the delta method."""
     value = math.sqrt(square.value)
     error, interval = square.token_error, square.interval
     match error:
@@ -137,7 +161,7 @@ def root(square: Estimate) -> Estimate:
             interval = replace(
                 interval,
                 point=value,
-                low=math.sqrt(max(low, 0.0)),
+                low=math.sqrt(low),
                 high=math.sqrt(high),
                 standard_error=0.5 / value * spread,
             )

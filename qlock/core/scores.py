@@ -8,7 +8,7 @@ otherwise every item does. Slices never weigh.
 A verdict is given only where it can be borne out: enough pairs, little missing, no ending gap, more than the noise
 floor, and a sign that the missing items could not turn.
 
-Does not live here: the formulas (``core.stats``), pairs (``core.pairs``), gates (``core.gates``).
+Does not live here: the formulas (``core.stats``), what one side costs (``core.costs``), pairs (``core.pairs``), gates (``core.gates``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import msgspec
 
 from qlock.core import stats
 from qlock.core.base import Base, Count, Finite
+from qlock.core.costs import mean_cost, turned
 from qlock.core.endings import ALPHA, SEED
 from qlock.core.exchange import Divergence, Nats, Outcome
 from qlock.core.pairs import MOST_MISSING_SHARE, Bounds, Cells, Pair, Pairing, bounds, cells_of, cost_of
@@ -280,18 +281,25 @@ def _mean_mark(pairs: Sequence[Pair]) -> PairedScores:
 def _mean_cost(measure: Measure, pairs: Sequence[Pair], *, exact: bool) -> PairedScores:
     values, items = _values(pairs), [pair.item for pair in pairs]
     differences = [b - a for a, b in values]
-    difference = _mean(differences, items)
-    test: Test = _test(differences, items)
-    if measure == "kld" and not (any(a for a, _ in values) and any(b for _, b in values)):
-        test = _NOTHING_TO_TEST
-    if exact and len(set(items)) <= MANY_CLUSTERS:
-        difference = stats.bootstrap_paired(differences, seed=SEED, clusters=_clusters(items))
+    level_a, level_b = mean_cost(pair.a for pair in pairs), mean_cost(pair.b for pair in pairs)
+    test: Test = _NOTHING_TO_TEST
+    if measure == "kld" and not any(a for a, _ in values):
+        difference = level_b
+    elif measure == "kld" and not any(b for _, b in values):
+        difference = turned(level_a)
+    else:
+        test = _test(differences, items)
+        difference = (
+            stats.bootstrap_paired(differences, seed=SEED, clusters=_clusters(items))
+            if exact and len(set(items)) <= MANY_CLUSTERS
+            else _mean(differences, items)
+        )
     unknown = CannotTell(why="text has no marks")
     return PairedScores(
         measure=measure,
         levels=_levels(values),
-        a=_mean([a for a, _ in values], items),
-        b=_mean([b for _, b in values], items),
+        a=level_a,
+        b=level_b,
         difference=difference,
         cells=unknown,
         test=test,

@@ -6,12 +6,21 @@ import math
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qlock.core import stats
 from qlock.core.exchange import Divergence
-from qlock.core.kld_tokens import Estimate, Tokens, exponential, mean, quantiles, root, tokens_of
+from qlock.core.kld_tokens import (
+    NEVER_BELOW_0,
+    Estimate,
+    Tokens,
+    exponential,
+    mean,
+    quantiles,
+    root,
+    tokens_of,
+)
 from qlock.core.stats import CannotTell, Interval
 
 
@@ -63,7 +72,8 @@ def test_one_token_has_no_error() -> None:
 
 
 def test_a_root_and_an_exponential_carry_their_errors_along() -> None:
-    _, square = of_groups([[3.0, 5.0], [4.0, 4.5]])
+    tokens, _ = of_groups([[3.0, 5.0], [4.0, 4.5]])
+    square = mean(tokens, tokens.kld, within=NEVER_BELOW_0)
     assert isinstance(square.token_error, float)
     assert isinstance(square.interval, Interval)
     rooted, raised = root(square), exponential(square)
@@ -103,15 +113,12 @@ values = st.lists(st.floats(min_value=0, max_value=50), min_size=1, max_size=6)
 
 
 @given(st.lists(values, min_size=2, max_size=8))
-def test_the_interval_is_that_of_a_regression_on_a_constant(groups: list[list[float]]) -> None:
-    _, found = of_groups(groups)
-    if isinstance(found.interval, CannotTell):
-        return
-    flat = [value for group in groups for value in group]
-    owner = np.array([number for number, group in enumerate(groups) for _ in group])
-    fit = sm.OLS(flat, np.ones(len(flat))).fit(cov_type="cluster", cov_kwds={"groups": owner}, use_t=True)
-    low, high = fit.conf_int()[0]
-    assert (found.interval.low, found.interval.high) == pytest.approx((low, high), rel=1e-6, abs=1e-6)
+def test_the_interval_is_that_of_items_as_clusters(groups: list[list[float]]) -> None:
+    tokens, found = of_groups(groups)
+    sums, sizes = [math.fsum(group) for group in groups], [len(group) for group in groups]
+    assert found.interval == stats.mean_of_clusters(sums, sizes)
+    kept = mean(tokens, tokens.kld, within=NEVER_BELOW_0)
+    assert kept.interval == stats.mean_of_clusters(sums, sizes, within=NEVER_BELOW_0)
 
 
 @given(st.lists(values, min_size=1, max_size=8))

@@ -151,6 +151,16 @@ def test_the_distance_of_the_reference_from_itself_is_nothing_to_test_against() 
         )
 
 
+def test_a_distance_from_the_reference_itself_has_the_interval_of_the_distance() -> None:
+    far = [0.05 + 0.001 * index**2 for index in range(12)]
+    found, turned = of_distance([0.0] * 12, far), of_distance(far, [0.0] * 12)
+    assert isinstance(found.b, Interval)
+    assert found.difference == found.b
+    assert isinstance(turned.difference, Interval)
+    ends = (-turned.difference.high, -turned.difference.point, -turned.difference.low)
+    assert ends == (found.b.low, found.b.point, found.b.high)
+
+
 def test_a_difference_that_could_be_the_way_of_measuring_is_said_so() -> None:
     near = [0.05 + 0.001 * index for index in range(12)]
     found = of_distance(near, [mean + 1e-5 for mean in near])

@@ -38,6 +38,7 @@ from qlock.core.stats.marks import (
     share_interval,
 )
 from qlock.core.stats.means import (
+    ANYWHERE,
     bootstrap_paired,
     cluster_mean,
     large_sample_test,
@@ -60,6 +61,7 @@ from qlock.core.stats.sizes import (
 )
 
 __all__ = [
+    "ANYWHERE",
     "FEWEST_PAIRS",
     "CannotTell",
     "Detectable",

@@ -47,12 +47,14 @@ class Interval(Base, frozen=True, kw_only=True, tag_field="kind", tag="interval"
     high: Finite
     level: Probability
     n: Positive
-    """Items, or pairs of items."""
+    """Items, or pairs of items; tokens where each of them counts."""
     clusters: Positive
     """Independent groups of items; ``n`` where each item stands alone."""
-    method: Literal["wilson", "newcombe-10", "tango", "newcombe-tango", "t", "cluster-t", "bootstrap-t"]
+    method: Literal[
+        "wilson", "newcombe-10", "tango", "newcombe-tango", "t", "cluster-t", "hall-t", "bootstrap-t"
+    ]
     standard_error: Finite | msgspec.UnsetType = msgspec.UNSET
-    """Only where the interval is a t interval."""
+    """Only where the interval is a t interval or follows from one."""
 
 
 class PairedTest(Base, frozen=True, kw_only=True, tag_field="kind", tag="test"):

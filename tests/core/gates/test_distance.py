@@ -3,8 +3,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from qlock.core.compare import compare
+from qlock.core.comparison import Distances
+from qlock.core.distance import Distance
 from qlock.core.gates import DistanceSeen, Gate
 from qlock.core.gates.distance import judge
+from qlock.core.ladder import MarkDistance, ladder, mark_in
 from qlock.core.rules import Kld
 from qlock.core.sides import Side
 from qlock.core.stats import CannotTell, Interval
@@ -41,6 +45,26 @@ def test_b_passes_where_the_whole_interval_lies_below_the_margin() -> None:
     interval = seen(found).interval
     assert isinstance(interval, Interval)
     assert 0.02 < interval.low < 0.023 < interval.high < 0.03
+
+
+def test_the_interval_of_a_divergence_is_one_wherever_it_is_told() -> None:
+    kld = [0.001 * (1 + index**3 % 97) for index in range(40)]
+    found = compare(far([0.0] * 40, model="F16"), far(kld))
+    (suite,) = (one for one in found.suite if one.suite == "distance")
+    assert isinstance(suite.distances, Distances)
+    assert isinstance(suite.distances.b, Distance)
+    mark = mark_in(ladder([found]).rung[-1], "distance")
+    assert mark is not None
+    assert isinstance(mark.distance, MarkDistance)
+    interval = suite.distances.b.figures.kld_nats.interval
+    assert isinstance(interval, Interval)
+    told = (suite.score.b, suite.score.difference, mark.interval, mark.difference, mark.distance.interval)
+    assert told == (interval,) * 5
+    assert seen(judged(far(kld), 0.05)).interval == interval
+    parts = {part.name: part for one in suite.distances.b.parts for part in one.row}
+    assert seen(judged(far(kld), 0.05, "first")).interval == parts["half=first"].kld_nats.interval
+    slices = {row.slice: row for row in suite.slices.row}
+    assert slices["half=first"].difference == parts["half=first"].kld_nats.interval
 
 
 def test_b_fails_where_it_lies_above_and_is_undecided_where_it_holds_the_margin() -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from scipy import optimize
 from scipy import stats as scipy_stats
 
 from qlock.core import stats
@@ -105,6 +107,100 @@ def test_repeats_of_the_same_answers_add_nothing() -> None:
     thrice = interval(stats.cluster_mean(differences * 3, list(range(12)) * 3))
     assert thrice.standard_error == pytest.approx(once.standard_error)
     assert (thrice.n, thrice.clusters) == (36, 12)
+
+
+# ---------------------------------------------------------------- means of clusters that lean
+
+
+CLUSTERS = st.lists(
+    st.lists(st.floats(0, 100).map(lambda x: round(x, 3)), min_size=1, max_size=5), min_size=2
+)
+
+
+def mean_of(groups: Iterable[Sequence[float]], **asked: Any) -> Interval | CannotTell:
+    """The interval of the mean of all values, group by group."""
+    every = list(groups)
+    return stats.mean_of_clusters(
+        [math.fsum(group) for group in every], [len(group) for group in every], **asked
+    )
+
+
+def solved(groups: Sequence[Sequence[float]], level: float = 0.95) -> tuple[float, float]:
+    """Both ends as the roots of Hall's cubic, with the error of statsmodels."""
+    values = [value for group in groups for value in group]
+    owners = np.array([number for number, group in enumerate(groups) for _ in group])
+    fit = sm.OLS(values, np.ones(len(values))).fit(cov_type="cluster", cov_kwds={"groups": owners})
+    mean, error = float(fit.params[0]), float(fit.bse[0])
+    excess = np.array([sum(group) - len(group) * mean for group in groups])
+    k = float((excess**3).sum() / (excess**2).sum() ** 1.5)
+    quantile = float(scipy_stats.t.ppf((1 + level) / 2, len(groups) - 1))
+
+    def root(of: float) -> float:
+        def cubic(t: float) -> float:
+            return t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6 - of
+
+        return float(optimize.brentq(cubic, -1e7, 1e7, xtol=1e-12))
+
+    return mean - error * root(quantile), mean - error * root(-quantile)
+
+
+@given(CLUSTERS)
+def test_the_ends_of_a_leaning_mean_are_the_roots_of_halls_cubic(groups: list[list[float]]) -> None:
+    found = mean_of(groups)
+    if isinstance(found, Interval):
+        scale = max(abs(found.high), abs(found.low), 1.0)
+        assert (found.low, found.high) == pytest.approx(solved(groups), rel=1e-5, abs=1e-5 * scale)
+        assert (found.n, found.clusters, found.method) == (sum(map(len, groups)), len(groups), "hall-t")
+
+
+@given(CLUSTERS)
+def test_clusters_that_lie_evenly_have_students_interval(groups: list[list[float]]) -> None:
+    mirrored = [[100 - value for value in group] for group in groups]
+    found = mean_of([*groups, *mirrored])
+    owners = [number for number, group in enumerate([*groups, *mirrored]) for _ in group]
+    plain = stats.cluster_mean([value for group in [*groups, *mirrored] for value in group], owners)
+    if isinstance(found, Interval):
+        assert isinstance(plain, Interval)
+        assert (found.low, found.high) == pytest.approx((plain.low, plain.high), rel=1e-6, abs=1e-6)
+        assert found.standard_error == pytest.approx(plain.standard_error, rel=1e-6)
+
+
+@given(CLUSTERS, st.sampled_from([0.5, 0.95, 0.999]))
+def test_an_interval_keeps_to_where_a_mean_can_lie_and_contains_it(
+    groups: list[list[float]], level: float
+) -> None:
+    found, free = mean_of(groups, within=(0.0, 100.0), level=level), mean_of(groups, level=level)
+    if isinstance(found, Interval):
+        assert isinstance(free, Interval)
+        assert 0.0 <= found.low <= found.point <= found.high <= 100.0
+        assert (found.low, found.high) == (max(free.low, 0.0), min(free.high, 100.0))
+
+
+@given(CLUSTERS)
+def test_a_mean_with_its_sign_changed_has_the_mirrored_interval(groups: list[list[float]]) -> None:
+    found, turned = mean_of(groups), mean_of([[-value for value in group] for group in groups])
+    if isinstance(found, Interval):
+        assert isinstance(turned, Interval)
+        assert (turned.low, turned.point, turned.high) == (-found.high, -found.point, -found.low)
+
+
+def test_a_mean_that_rounding_left_below_its_range_is_still_in_its_interval() -> None:
+    found = interval(stats.mean_of_clusters([-3e-9, 1e-9], [10, 10], within=(0.0, math.inf)))
+    assert found.low == found.point == pytest.approx(-1e-10)
+
+
+def test_a_leaning_mean_is_held_as_often_as_promised_where_students_interval_is_not() -> None:
+    generator = np.random.default_rng(7)
+    held = {"hall-t": 0, "t": 0}
+    for _ in range(4_000):
+        drawn = generator.exponential(1.0, 20).tolist()
+        for found in (
+            stats.mean_of_clusters(drawn, [1] * 20, within=(0.0, math.inf)),
+            stats.paired_mean_interval(drawn),
+        ):
+            held[interval(found).method] += interval(found).low <= 1.0 <= interval(found).high
+    assert 0.94 < held["hall-t"] / 4_000 < 0.96
+    assert held["t"] / 4_000 < 0.93
 
 
 # ---------------------------------------------------------------- what cannot be told

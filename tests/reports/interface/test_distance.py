@@ -32,7 +32,7 @@ def test_nats_are_written_as_llama_perplexity_does_but_for_a_negative_zero(
 
 def test_a_distance_in_a_sentence() -> None:
     assert distance_text(distance([0.1, 0.3])) == (
-        "0.200000 nats from F16@f16kv (-1.070620 to 1.470620), 99.9 % of tokens below 0.449384; "
+        "0.200000 nats from F16@f16kv (0.000000 to 1.470620), 99.9 % of tokens below 0.449384; "
         "the same likeliest token in 25.0 %; perplexity 13.4637, x1.1052"
     )
     assert distance_text(distance([0.0], "F16@f16kv")) == (
@@ -48,7 +48,7 @@ def test_a_distance_below_the_floor_says_so() -> None:
 
 def test_a_lower_bound_is_called_so() -> None:
     assert distance_text(distance([0.1, 0.3], stored=True, slack=0.4)) == (
-        "at least 0.200000 nats from F16@f16kv (-1.070620 to 1.470620), 0.400000 more at most; "
+        "at least 0.200000 nats from F16@f16kv (0.000000 to 1.470620), 0.400000 more at most; "
         "the same likeliest token in 25.0 %; perplexity 13.4637, x1.1052"
     )
 
@@ -66,9 +66,9 @@ def test_the_figures_stand_in_a_table_and_the_tokens_apart_from_it() -> None:
     assert figures.sentences[0] == "A: identical bytes: it is F16@f16kv itself, and nothing differs"
     assert figures.columns == ("figure", "B", "interval", "±")
     rows = {row[0]: row[1:] for row in figures.rows}
-    assert rows["mean KL divergence, nats"] == ("0.200000", "-1.070620 to 1.470620", "0.019352")
+    assert rows["mean KL divergence, nats"] == ("0.200000", "0.000000 to 1.470620", "0.019352")
     assert rows["  99.9 %"] == ("0.449384", "", "")
-    assert rows["same likeliest token"] == ("25.000 %", "-292.66 % to 342.66 %", "6.934")
+    assert rows["same likeliest token"] == ("25.000 %", "0.00 % to 100.00 %", "6.934")
     assert rows["tokens"] == ("40", "", "")
     assert [part.heading for part in parts] == [
         "Distance by slice (B, distance)",
