@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import get_args
 
 import msgspec
@@ -119,14 +119,21 @@ def test_every_key_of_a_gate_is_there_with_its_default() -> None:
 
 
 def test_every_rule_of_a_gate_is_there_with_its_keys() -> None:
-    expected = {
-        f"`{rule.__struct_config__.tag}`": ", ".join(f"`{name}`" for name in rule.__struct_encode_fields__)
-        for rule in get_args(GateSpec)
-    }
+    keys = {str(rule.__struct_config__.tag): rule.__struct_encode_fields__ for rule in get_args(GateSpec)}
+    suites = {kind: suite_kind(kind).gates for kind in members("qlock.suites")}
+    expected = [
+        (f"`{rule}`", quoted(keys[rule]), quoted(kind for kind in sorted(suites) if rule in suites[kind]))
+        for rule in RULES
+    ]
     second = re.findall(r"(?:^\|.*\n)+", section("Gates"), re.MULTILINE)[1]
-    rows = [line.strip("|\n").split(" | ") for line in second.splitlines()[2:]]
-    assert {row[0].strip(): row[1] for row in rows} == expected
-    assert tuple(name.strip("`") for name in expected) == RULES
+    rows = [[cell.strip() for cell in line.split("|")] for line in second.splitlines()[2:]]
+    assert [tuple(row[1:4]) for row in rows] == expected
+    assert set(keys) == set(RULES)
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names as a cell lists them."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def test_every_treatment_is_there() -> None:

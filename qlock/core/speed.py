@@ -2,7 +2,8 @@
 
 Rows share the engine, so no row has a speed of its own; the whole job has. Tokens are those that were generated, or
 scored where nothing is written. Prompts are read in the same time, so the figure belongs to these very items
-and slots: it compares points that were asked the same, and is no other tool's tokens per second.
+and slots: it compares points that were asked the same, and is no other tool's tokens per second. Where a point is held
+against a reference, what it takes to ask that one, or to read what it said, is in the same laps: there is no speed then.
 
 Does not live here: measuring the time (``flows.laps``), judging by a speed (``core.gates.speed``).
 """
@@ -16,6 +17,7 @@ import msgspec
 
 from qlock.core import stats
 from qlock.core.base import Base, Positive, Seconds
+from qlock.core.exchange import Diverged
 from qlock.core.record import Row, tokens_of
 from qlock.core.sides import Sitting
 from qlock.core.stats import CannotTell, Interval
@@ -38,8 +40,10 @@ class Speed(Base, frozen=True, kw_only=True, tag_field="kind", tag="speed"):
 
 
 def speed_of(sittings: Iterable[Sitting]) -> Speed | CannotTell:
-    """How fast a suite was answered; cannot tell where a row has no lap, or nothing was generated."""
+    """How fast a suite was answered; cannot tell where a row has no lap or holds a reference's share, or nothing was said."""
     rows = [row for sitting in sittings for row in sitting.rows]
+    if any(isinstance(reply, Diverged) for row in rows for reply in row.replies):
+        return CannotTell(why="the reference was asked in the same time")
     tokens = sum(map(tokens_of, rows))
     untimed = sum(1 for row in rows if not isinstance(row.times.lap_s, float))
     if untimed:
@@ -76,10 +80,7 @@ def speed_ratio(a: Sequence[Sitting], b: Sequence[Sitting], *, slots: int) -> In
         return CannotTell(why="not every item is on both sides")
     count = min(len(mine) // slots, MOST_BLOCKS)
     if count < FEWEST_BLOCKS:
-        return CannotTell(
-            why=f"to see how steady a speed is, {FEWEST_BLOCKS * slots} items are needed with {slots} at once, "
-            f"got {len(mine)}"
-        )
+        return CannotTell(why=too_few_answers(len(mine), slots=slots))
     keys = list(mine)
     blocks = [keys[len(keys) * k // count : len(keys) * (k + 1) // count] for k in range(count)]
     (ratio_a, moves_a), (ratio_b, moves_b) = (
@@ -98,6 +99,13 @@ def speed_ratio(a: Sequence[Sitting], b: Sequence[Sitting], *, slots: int) -> In
             )
         case CannotTell():
             return found
+
+
+def too_few_answers(answers: int, *, slots: int) -> str:
+    """Why the ratio of two speeds has no interval on so many answers, repeats counted; empty where they are enough."""
+    if answers >= FEWEST_BLOCKS * slots:
+        return ""
+    return f"to see how steady a speed is, {FEWEST_BLOCKS * slots} answers are needed with {slots} at once, got {answers}"
 
 
 def _rows(sittings: Sequence[Sitting]) -> dict[tuple[int, str], Row]:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from qlock.core.gates.foreseen import too_few, within_noise
+from qlock.core.gates.foreseen import too_few, too_few_to_time, within_noise
 from qlock.core.gates.shares import noise_share
-from qlock.core.lock import Lock
+from qlock.core.lock import Lock, SuitePin
 from qlock.core.pairs import Pairing, pair
 from qlock.core.plan import Job, jobs
 from qlock.core.rules import (
@@ -49,11 +49,11 @@ def foreseen(world: World, lock: Lock, exams: Iterable[Exam], runs: Path) -> tup
         exams: Its suites, as far as their files are here.
         runs: Where earlier runs lie; two that measured the same job show how far it moves.
     """
-    return (*items_too_few(lock.gate, exams), *_within_noise(world, lock, runs))
+    return (*items_too_few(lock, exams), *_within_noise(world, lock, runs))
 
 
-def items_too_few(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> tuple[str, ...]:
-    """A sentence for each gate that has too few items.
+def items_too_few(lock: Lock, exams: Iterable[Exam]) -> tuple[str, ...]:
+    """A sentence for each gate of a lock that has too few items, or too few answers to see how steady a speed is.
 
     Of a text, whose windows depend on the vocabulary, the most that there could be are counted: a token is a byte or
     more.
@@ -61,21 +61,35 @@ def items_too_few(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> tuple[str
     by_name = {exam.pin.name: exam for exam in exams}
     counted: dict[str, Counter[str]] = {}
     found = []
-    for gate in gates:
-        if isinstance(gate, SpeedAtLeast | MemoryAtMost) or gate.suite not in by_name:
+    for gate in lock.gate:
+        if isinstance(gate, MemoryAtMost) or gate.suite not in by_name:
             continue
         if gate.suite not in counted:
             try:
                 counted[gate.suite] = _counted(by_name[gate.suite])
             except InputError:
                 # A vocabulary may make a token more of a text than it has bytes; whether it is too short is told elsewhere.
-                if not isinstance(gate, Kld):
+                if not isinstance(gate, Kld | SpeedAtLeast):
                     raise
                 continue
-        counts = counted[gate.suite]
-        meant = slices_meant(counts, gate.slice) if gate.slice else ("",)
-        found.append(too_few(gate, sum(counts[name] for name in meant)))
+        found.append(_too_few(gate, counted[gate.suite], lock, by_name[gate.suite].pin))
     return tuple(filter(None, dict.fromkeys(found)))
+
+
+def _too_few(gate: ShareSpec | Kld | SpeedAtLeast, counts: Counter[str], lock: Lock, suite: SuitePin) -> str:
+    """The sentence about one gate; empty where there are items enough."""
+    match gate:
+        case SpeedAtLeast():
+            return too_few_to_time(gate, counts[""] * suite.repeats, slots=_most_slots(lock, suite))
+        case _:
+            meant = slices_meant(counts, gate.slice) if gate.slice else ("",)
+            return too_few(gate, sum(counts[name] for name in meant))
+
+
+def _most_slots(lock: Lock, suite: SuitePin) -> int:
+    """How many items are answered at once, by the point of a suite that answers the most."""
+    slots = {setting.name: setting.slots for setting in lock.setting}
+    return max(slots[point.setting] for point in lock.point if point.name in suite.points)
 
 
 def _of_shares(gates: Iterable[GateSpec]) -> Iterator[ShareSpec]:

@@ -142,7 +142,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         moves=moved or _unasked(old, kept, lock, asked),
         notes=(
             *proofs.notes,
-            *items_too_few(spec.gate, exams),
+            *items_too_few(lock, exams),
             *([UNLOOKED] if moved and asked.prove else []),
             *(() if old is None else upstream_notes(world, old, lock)),
         ),

@@ -41,7 +41,7 @@ ASK_VERSION = 1
 GRADE_VERSION = 1
 SOURCES = ("text", "traces")
 GATES: tuple[Rule, ...] = ("kld",)
-"""Nothing is right or wrong, and nothing is written."""
+"""Nothing is right or wrong, nothing is written, and the reference is asked in the same time as the point."""
 REFERENCE = True
 
 _LEAST = -1e-4

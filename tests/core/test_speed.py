@@ -17,7 +17,7 @@ from qlock.core.record import Times
 from qlock.core.sides import Sitting
 from qlock.core.speed import Speed, speed_of, speed_ratio
 from qlock.core.stats import CannotTell, Interval
-from tests.fakes.comparisons import a_reading, a_sitting, a_timed_sitting
+from tests.fakes.comparisons import a_distance, a_reading, a_sitting, a_timed_sitting
 
 replace = msgspec.structs.replace
 
@@ -33,6 +33,14 @@ def test_scored_tokens_count_where_nothing_is_written() -> None:
     text = a_reading([1.0] * 3, tokens=50)
     rows = tuple(replace(row, times=replace(row.times, lap_s=0.5)) for row in text.rows)
     assert speed_of([replace(text, rows=rows)]) == Speed(tokens=150, answering_s=1.5)
+
+
+def test_where_a_reference_is_asked_in_the_same_time_there_is_no_speed() -> None:
+    apart = a_distance([0.1] * 3)
+    rows = tuple(replace(row, times=replace(row.times, lap_s=0.5)) for row in apart.rows)
+    unknown = CannotTell(why="the reference was asked in the same time")
+    assert speed_of([replace(apart, rows=rows)]) == unknown
+    assert speed_ratio([replace(apart, rows=rows)], [replace(apart, rows=rows)], slots=1) == unknown
 
 
 def test_a_row_without_a_lap_leaves_the_speed_unknown() -> None:
@@ -114,7 +122,7 @@ def test_of_many_items_there_are_forty_blocks() -> None:
 
 def test_few_items_do_not_say_how_steady_a_speed_is() -> None:
     assert speed_ratio((timed(79, 1),), (timed(79, 2),), slots=8) == CannotTell(
-        why="to see how steady a speed is, 80 items are needed with 8 at once, got 79"
+        why="to see how steady a speed is, 80 answers are needed with 8 at once, got 79"
     )
 
 

@@ -69,6 +69,25 @@ def test_too_few_items_are_told_when_the_spec_is_resolved_and_when_the_run_begin
     assert told(project) == notes
 
 
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_too_few_answers_to_time_with_four_slots_are_told(project: Project, repeats: int) -> None:
+    project.script.kind = FakeEngine  # which keeps its slots
+    gated(project, 'rule = "speed-at-least"\nat_least_ratio = 0.9', more=f"repeats = {repeats}\n")
+    note = (
+        "gate speed-at-least of digits: undecidable: to see how steady a speed is, 40 answers are needed with 4 at once, "
+        f"got {12 * repeats}"
+    )
+    assert [note for note in project.lock().notes if note.startswith("gate")] == [note]
+    assert told(project) == [note]
+
+
+def test_enough_answers_to_time_are_not_talked_of(project: Project) -> None:
+    project.script.kind = FakeEngine  # which keeps its slots
+    gated(project, 'rule = "speed-at-least"\nat_least_ratio = 0.9', more="repeats = 4\n")
+    assert not [note for note in project.lock().notes if note.startswith("gate")]
+    assert told(project) == []
+
+
 def test_items_beyond_the_limit_are_not_asked(project: Project) -> None:
     gated(project, 'rule = "non-inferior"\nmargin_share = 0.2', more="limit = 5\n")
     assert [note for note in project.lock().notes if note.startswith("gate")] == [small("digits", 5)]

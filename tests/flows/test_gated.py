@@ -64,6 +64,13 @@ def test_of_a_text_nothing_but_the_speed_can_be_decided(project: Project, rule: 
     assert project.script.opened == 0
 
 
+def test_of_a_distance_no_speed_can_be_decided(project: Project) -> None:
+    add_kld(project, more='[[gate]]\nsuite = "distance"\nrule = "speed-at-least"\nat_least_ratio = 0.9\n')
+    assert refusal(project, InputError)[0] == (
+        "gate.distance.rule: got `speed-at-least`, expected one of: kld: a suite of the kind `kld` cannot decide it"
+    )
+
+
 def test_speed_and_memory_are_locked(project: Project) -> None:
     gates = '[[gate]]\nrule = "memory-at-most"\nat_most_bytes = 6_000_000_000\n'
     gates += '[[gate]]\nrule = "speed-at-least"\nsuite = "text"\nat_least_ratio = 0.9\n'

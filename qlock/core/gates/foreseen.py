@@ -14,9 +14,11 @@ from qlock.core.rules import (
     Kld,
     NonInferior,
     ShareSpec,
+    SpeedAtLeast,
     place_of,
     rule_of,
 )
+from qlock.core.speed import too_few_answers
 from qlock.core.stats import FEWEST_PAIRS, CannotTell
 from qlock.core.units import count_text, share_percent
 
@@ -44,6 +46,12 @@ def too_few(rule: GateSpec, items: int) -> str:
             )
         case _:
             return ""
+
+
+def too_few_to_time(rule: SpeedAtLeast, answers: int, *, slots: int) -> str:
+    """Why a speed cannot be judged on so many answers, repeats counted; empty where it can."""
+    why = too_few_answers(answers, slots=slots)
+    return _undecidable(rule, why) if why else ""
 
 
 def within_noise(rule: ShareSpec, noise_share: float, *, runs: str) -> str:

@@ -108,7 +108,7 @@ def test_without_times_or_with_few_items_it_is_undecided() -> None:
     a = timed(1, sittings={"orders": (laps(1, count=30),)})
     rule = SpeedAtLeast(suite="orders", at_least_ratio=0.5)
     assert judge(rule, a, a).why == (
-        "to see how steady a speed is, 80 items are needed with 8 at once, got 30"
+        "to see how steady a speed is, 80 answers are needed with 8 at once, got 30"
     )
 
 
