@@ -40,25 +40,12 @@ from qlock.engines.interface import (
     Kept,
     Measure,
     Measured,
-    Sampling,
+    greedy,
 )
 from qlock.errors import AbsentError, EngineError, InputError
 from qlock.world.interface import World
 
-GREEDY = Sampling(
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    min_p=0.0,
-    repeat_penalty=1.0,
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    penalty_tokens=0,
-    seed=0,
-    answer_tokens=STEPS,
-    stop=(),
-    ignore_eos=True,
-)
+GREEDY = greedy(STEPS, ignore_eos=True)
 
 DRAWN = msgspec.structs.replace(
     GREEDY,

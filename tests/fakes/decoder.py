@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qlock.core.facts import Buffer, ReadBack, Setting
-from qlock.engines.interface import Sampling
+from qlock.engines.interface import greedy
 
 VOCAB_TOKENS = 24
 END = 2
@@ -42,20 +42,7 @@ SETTING = Setting(
     mmap=True,
 )
 
-GREEDY = Sampling(
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    min_p=0.0,
-    repeat_penalty=1.0,
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    penalty_tokens=0,
-    seed=0,
-    answer_tokens=8,
-    stop=(),
-    ignore_eos=False,
-)
+GREEDY = greedy(8, ignore_eos=False)
 
 Leak = Callable[["FakeDecoder", int, int], float]
 """Decoder, row and number of rows → what is added to the row's first logit."""
