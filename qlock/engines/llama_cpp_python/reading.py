@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
 from typing import TypeVar
@@ -60,7 +60,8 @@ class Reader:
         self._decoder = decoder
         self._alive = alive
         self._reference: Reference | None = None
-        self._threads = min(decoder.setting.batch_threads, _MOST_THREADS)
+        # Its threads end with this object.
+        self._pool = ThreadPoolExecutor(min(decoder.setting.batch_threads, _MOST_THREADS))
 
     def refer(self, reference: Reference | None) -> None:
         """Hold the model against this from now on, or against nothing; a second model may be this very one."""
@@ -189,8 +190,10 @@ class Reader:
         rows, vocabulary = arrays[0].shape
         step = max(1, _SHARE // vocabulary)
         shares = [[array[at : at + step] for array in arrays] for at in range(0, rows, step)]
-        with ThreadPoolExecutor(self._threads) as pool:
-            yield from [found.result() for found in [pool.submit(reduce, *share) for share in shares]]
+        found = [self._pool.submit(reduce, *share) for share in shares]
+        # Also where one of them fails: none may still read what the next decode overwrites.
+        wait(found)
+        yield from [one.result() for one in found]
 
     def _piece(self, token: int) -> str:
         return self._decoder.piece(token).decode("utf-8", "replace")

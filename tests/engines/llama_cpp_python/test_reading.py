@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +19,7 @@ from qlock.core.kept_top import Sizes, top_head_bytes
 from qlock.engines.interface import Broken, Contrast, Contrasted, Keep, Kept, Measure, Measured, Reading
 from qlock.engines.llama_cpp_python import reading
 from qlock.engines.llama_cpp_python.kept import Parts
-from qlock.engines.llama_cpp_python.measure import divergences_of
+from qlock.engines.llama_cpp_python.measure import NotFiniteError, divergences_of
 from qlock.engines.llama_cpp_python.reading import Reader, Reference
 from tests.fakes.decoder import SETTING, VOCAB_TOKENS, FakeDecoder
 
@@ -172,6 +175,34 @@ def test_logits_that_are_not_finite_break_the_work_and_leave_the_row_empty(work:
     assert read(work, mine, of()) == Broken(id=work.id, why="logits are not finite")
     assert mine.held[2] == []
     assert read(CONTRAST, of(), mine) == Broken(id="c", why="logits of the reference are not finite")
+
+
+def test_nothing_reads_logits_any_more_when_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+
+    def reduce(logits: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if targets[0] == WINDOW[SCORE_FROM]:
+            raise NotFiniteError("the first share alone")
+        time.sleep(0.02)
+        ended.append(len(logits))
+        return np.zeros(len(logits))
+
+    monkeypatch.setattr(reading, "_SHARE", VOCAB_TOKENS)
+    monkeypatch.setattr(reading, "nats_of", reduce)
+    assert read(MEASURE, of()) == Broken(id="m", why="the first share alone")
+    assert ended == [1, 1]
+
+
+def test_the_threads_end_with_the_reader() -> None:
+    before = set(threading.enumerate())
+    reader = Reader(of(), lambda: None)
+    reader.read(MEASURE, 0)
+    mine = set(threading.enumerate()) - before
+    assert mine
+    del reader
+    for thread in mine:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_every_decode_is_a_sign_of_life() -> None:
