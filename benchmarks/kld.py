@@ -18,7 +18,6 @@ logits four times, which grows with the vocabulary and the window.
 from __future__ import annotations
 
 import math
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -88,14 +87,8 @@ def tool_kld(folder: Path, paths: dict[str, Path], text: passes.Text) -> float:
     """The mean that llama-perplexity prints."""
     kept = text.path.with_name("base.kld")
     passes.by_tool(folder, paths["F16"], text, "--kl-divergence-base", kept)
-    for _ in range(10):  # it may end before all is printed
-        printed = passes.by_tool(
-            folder, paths["Q4_K_M"], text, "--kl-divergence-base", kept, "--kl-divergence"
-        ).printed
-        found = re.search(r"Mean +KLD: +([0-9.]+)", printed)
-        if found:
-            return float(found[1])
-    raise SystemExit(f"llama-perplexity printed no divergence:\n{printed[-2000:]}")
+    more = ("--kl-divergence-base", kept, "--kl-divergence")
+    return float(passes.said_by_tool(r"Mean +KLD: +([0-9.]+)", folder, paths["Q4_K_M"], text, *more)[1])
 
 
 def main() -> int:

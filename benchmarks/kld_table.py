@@ -178,7 +178,9 @@ def report(folder: Path, paths: dict[str, Path], scores: tuple[JobScore, ...], w
         if own.is_identical:
             continue
         more = ("--kl-divergence", "--kl-divergence-base", base)
-        said = theirs(passes.by_tool(passes.build(), paths[quant], text, *more).printed)
+        said = theirs(
+            passes.said_by_tool(r"(?s).*\nSame top p: .* %\n", passes.build(), paths[quant], text, *more)[0]
+        )
         print(f"{'  llama':8} {their_row(said)}")
         for figure, value in printed(own.figures).items():
             compared += 1

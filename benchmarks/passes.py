@@ -27,6 +27,7 @@ from qlock.flows import pinning
 
 WINDOW_TOKENS = 512
 SCORE_FROM = WINDOW_TOKENS // 2 + 1
+_TRIES = 10
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -120,6 +121,19 @@ def by_tool(folder: Path, model: Path, text: Text, *more: str | Path) -> Pass:
     return Pass(
         wall_s=wall_s - began[1], cpu_s=used.ru_utime + used.ru_stime - began[0], printed="".join(printed)
     )
+
+
+def said_by_tool(wanted: str, folder: Path, model: Path, text: Text, *more: str | Path) -> re.Match[str]:
+    """What the tool prints, as found by a pattern of its last lines.
+
+    It writes from a thread of its own and may end, with exit code 0, before that has written all; then it is run again.
+    """
+    for _ in range(_TRIES):
+        printed = by_tool(folder, model, text, *more).printed
+        found = re.search(wanted, printed)
+        if found:
+            return found
+    raise SystemExit(f"llama-perplexity did not print all:\n{printed[-2000:]}")
 
 
 def ratios(pairs: Sequence[tuple[Pass, Pass]]) -> tuple[float, float]:

@@ -9,7 +9,6 @@ code 1 when the figures differ in a digit that the tool prints by more than one 
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -43,21 +42,13 @@ window_tokens = 512
 """
 
 
-def estimate(printed: str) -> str:
-    """The figure that llama-perplexity closes with."""
-    found = re.search(r"Final estimate: PPL = ([0-9.]+)", printed)
-    if found is None:
-        raise SystemExit(f"llama-perplexity printed no estimate:\n{printed[-2000:]}")
-    return found[1]
-
-
 def pairs_of(model: Path, prose: Path) -> tuple[str, list[tuple[passes.Pass, passes.Pass]]]:
     """The tool's figure over all windows, and passes of ours and of the tool over some, the first of them by turns."""
     folder = passes.build()
     with open_engine(lib_folder=folder) as engine:
         engine.load(passes.load_of(model))
         whole, text = passes.cut(engine, prose), passes.cut(engine, prose, most=WINDOWS)
-        figure = estimate(passes.by_tool(folder, model, whole).printed)
+        figure = passes.said_by_tool(r"Final estimate: PPL = ([0-9.]+) ", folder, model, whole)[1]
         found = []
         for number in range(PAIRS):
             first = passes.by_engine(engine, text.measures()) if number % 2 else None

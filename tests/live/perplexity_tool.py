@@ -14,10 +14,22 @@ WINDOW_TOKENS = 512
 WINDOWS = 8
 TEXT_BYTES = 30_000
 """What the tool reads of a text, and little more."""
+_TRIES = 20
 
 
 def printed(llama_bin: Path, model: Path, text: Path) -> tuple[str, str]:
-    """The running values and the last line that the tool prints."""
+    """The running values and the last line that the tool prints.
+
+    It writes from a thread of its own and may end, with exit code 0, before that has written all; then it is run again.
+    """
+    for _ in range(_TRIES):
+        running, last = _printed_once(llama_bin, model, text)
+        if running and last:
+            return running[0], last[0]
+    raise AssertionError((running, last))
+
+
+def _printed_once(llama_bin: Path, model: Path, text: Path) -> tuple[list[str], list[str]]:
     done = subprocess.run(
         [
             *(
@@ -38,9 +50,8 @@ def printed(llama_bin: Path, model: Path, text: Path) -> tuple[str, str]:
         capture_output=True,
         text=True,
     )
-    (running,) = re.findall(r"(?:\[\d+\][\d.]+,)+", done.stdout)
-    (last,) = re.findall(r"PPL = .*", done.stderr)
-    return running, last
+    running = rf"(?:\[\d+\][\d.]+,){{{WINDOWS}}}"
+    return re.findall(running, done.stdout), re.findall(r"PPL = .* \+/- [\d.]+(?=\n)", done.stderr)
 
 
 def of_engine(engine: Engine, text: Path) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 The program takes a text, not token ids, and it ends with exit code 0 also where it failed. So the text is one that the
 server turns into exactly these tokens; the file must name them, the window and the vocabulary, hold as much as it says,
-and no value in it may be anything but a log-probability; and the program must have printed its closing line. Values
+and no value in it may be anything but a log-probability; and the program must have printed its closing line. That line is
+printed by a thread that the program's end can outrun, so where it alone is missing the program is asked again. Values
 are kept in 16 bits there: some 1e-4 nats beside those of the other ways. Running means are not differenced.
 
 Does not live here: when this way is taken (``scoring``).
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from qlock.core.base import Base, Count
+from qlock.core.escape import for_message
 from qlock.core.facts import Setting
 from qlock.core.kept_logits import HEAD_BYTES, MAGIC, Layout, decoded, layout_in, tokens_in
 from qlock.engines.interface import Broken, Measure, Measured
@@ -36,6 +38,8 @@ _SHORT_S = 60.0
 _FINAL = re.compile(r"Final estimate: PPL = ([0-9.]+) \+/-")
 _PADDINGS = ("\n\n", " ", "\n", "")
 """Between a window's text and its copies behind it, since the program wants two windows."""
+_TRIES = 5
+"""How often the program is asked where its closing line is lost."""
 _FINAL_DIGITS = 2e-3
 """How far the printed figure and the one out of the file may lie apart, as a share."""
 
@@ -79,15 +83,24 @@ def measured(
         logits=str(target),
         devices=point.devices,
     )
-    said = printed(program, *arguments(given, options), home=home, deadline_s=progress_s)
-    try:
-        nats = _nats_of_file(target, Expected(tokens=work.tokens, vocab_tokens=point.read_back.vocab_tokens))
-        check_final(said, nats)
-    except EngineError as error:
-        return Broken(id=work.id, why=error.message)
-    finally:
-        target.unlink(missing_ok=True)
-    return Measured(id=work.id, nats=nats, elapsed_s=time.monotonic() - began_s)
+    said = ""
+    for _ in range(_TRIES):
+        said = printed(program, *arguments(given, options), home=home, deadline_s=progress_s)
+        try:
+            expected = Expected(tokens=work.tokens, vocab_tokens=point.read_back.vocab_tokens)
+            nats = _nats_of_file(target, expected)
+            if is_final(said, nats):
+                return Measured(id=work.id, nats=nats, elapsed_s=time.monotonic() - began_s)
+        except EngineError as error:
+            return Broken(id=work.id, why=error.message)
+        finally:
+            target.unlink(missing_ok=True)
+    last = next((line for line in reversed(said.split("\n")) if line.strip()), "")
+    return Broken(
+        id=work.id,
+        why=f"llama-perplexity ended `{_TRIES}` times without its closing line `Final estimate: PPL = …`, the last time"
+        f" with `{for_message(last)}`",
+    )
 
 
 def _nats_of_file(path: Path, expected: Expected) -> tuple[float, ...]:
@@ -151,22 +164,23 @@ def _refuse_other(head: bytes, wanted: Layout, tokens: tuple[int, ...]) -> None:
         )
 
 
-def check_final(said: str, nats: tuple[float, ...]) -> None:
-    """Hold the closing line of the program against the costs.
+def is_final(said: str, nats: tuple[float, ...]) -> bool:
+    """Whether the closing line of the program is there; it is held against the costs.
 
     Raises:
-        EngineError: It is not there, or says something else.
+        EngineError: It says something else, or is there twice.
     """
     found = _FINAL.findall(said)
-    if len(found) != 1:
-        raise EngineError(
-            "llama-perplexity ended without its closing line, expected `Final estimate: PPL = …`"
-        )
+    if not found:
+        return False
+    if len(found) > 1:
+        raise EngineError(f"llama-perplexity printed `{len(found)}` closing lines, expected one")
     mine = math.exp(min(700.0, math.fsum(nats) / len(nats)))
     if not abs(float(found[0]) - mine) <= _FINAL_DIGITS * mine + 1e-4:
         raise EngineError(
             f"llama-perplexity printed a perplexity of `{found[0]}`, and its logits give `{mine:.4f}`"
         )
+    return True
 
 
 def _window_setting(setting: Setting, size: int) -> Setting:

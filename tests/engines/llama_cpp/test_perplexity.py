@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.engines.interface import Measure
-from qlock.engines.llama_cpp.perplexity import Expected, check_final, is_window, nats_in
+from qlock.engines.llama_cpp.perplexity import Expected, is_final, is_window, nats_in
 from qlock.errors import EngineError
 
 TOKENS = (1, 4, 2, 0, 3, 4, 1, 2)
@@ -81,22 +81,34 @@ def test_any_bytes_are_refused(data: bytes) -> None:
     refusal(data)
 
 
-def test_the_closing_line_must_be_there_and_say_the_same() -> None:
+def test_the_closing_line_says_the_same_or_is_lost() -> None:
     nats = (2.0, 3.5, 3.0)
-    figure = math.exp(8.5 / 3)
-    check_final(f"[1]1,ETA 0.1 I Final estimate: PPL = {figure:.4f} +/- 1.0\n", nats)
+    line = f"[1]1,ETA 0.1 I Final estimate: PPL = {math.exp(8.5 / 3):.4f} +/- 1.0\n"
+    assert is_final(line, nats)
+    assert not is_final("[1]17.0", nats)
+    assert not is_final("", nats)
+    assert not is_final("Final estimate: PPL = nan +/- nan", nats)
+    # No line at all, since its figure need not be whole.
+    assert not is_final(line.partition(" +/-")[0], nats)
+
+
+@pytest.mark.parametrize(
+    "said, message",
+    [
+        (
+            "Final estimate: PPL = 19.0000 +/- 1.0",
+            f"llama-perplexity printed a perplexity of `19.0000`, and its logits give `{math.exp(8.5 / 3):.4f}`",
+        ),
+        (
+            2 * "Final estimate: PPL = 17.0000 +/- 1.0\n",
+            "llama-perplexity printed `2` closing lines, expected one",
+        ),
+    ],
+)
+def test_another_closing_line_is_refused(said: str, message: str) -> None:
     with pytest.raises(EngineError) as caught:
-        check_final("error: the data file is too short", nats)
-    assert caught.value.message == (
-        "llama-perplexity ended without its closing line, expected `Final estimate: PPL = …`"
-    )
-    with pytest.raises(EngineError) as caught:
-        check_final("Final estimate: PPL = 19.0000 +/- 1.0", nats)
-    assert caught.value.message == (
-        f"llama-perplexity printed a perplexity of `19.0000`, and its logits give `{figure:.4f}`"
-    )
-    with pytest.raises(EngineError):
-        check_final("Final estimate: PPL = nan +/- nan", nats)
+        is_final(said, (2.0, 3.5, 3.0))
+    assert caught.value.message == message
 
 
 def test_what_the_program_scores() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from qlock.core.kept_logits import Layout, head_bytes
+from qlock.core.kept_logits import Layout, encoded, head_bytes
 from qlock.engines.interface import (
     Broken,
     Contrast,
@@ -151,6 +152,44 @@ def test_a_program_that_fails_with_exit_code_0_is_broken(
     with_program(tmp_path / "build", script)
     engine.load(load_of(model))
     assert measured(engine, tokens=WINDOW, score_from=9) == Broken(id="m", why=why)
+
+
+def kept(place: Path) -> tuple[Path, str]:
+    """The file of the window's log-probabilities, each token as likely as any other, and the line that closes it."""
+    size, vocabulary = len(WINDOW), 258
+    path = place / "kept"
+    layout = Layout(window_tokens=size, vocab_tokens=vocabulary, parts=1)
+    rows = encoded(np.zeros((size - 9, vocabulary), dtype=np.float32))
+    path.write_bytes(head_bytes(layout, np.array([WINDOW], dtype=np.int32)) + rows)
+    return path, f"Final estimate: PPL = {vocabulary}.0000 +/- 0.00001"
+
+
+TELLS_AT_LAST = """while [ "$1" != --save-all-logits ]; do shift; done
+cp {file} "$2"; echo x >> {tries}; echo '[1]258.0'
+[ $(wc -l < {tries}) -lt {at} ] || echo '{line}'"""
+
+
+@pytest.mark.parametrize("at, tries", [(1, 1), (5, 5), (6, 5)])
+def test_a_program_that_lost_its_closing_line_is_asked_again_and_not_for_ever(
+    played: Opener, model: Path, tmp_path: Path, *, at: int, tries: int
+) -> None:
+    engine = played()
+    path, line = kept(tmp_path)
+    with_program(
+        tmp_path / "build", TELLS_AT_LAST.format(file=path, tries=tmp_path / "tries", line=line, at=at)
+    )
+    engine.load(load_of(model))
+    done = measured(engine, tokens=WINDOW, score_from=9)
+    assert (tmp_path / "tries").read_text() == tries * "x\n"
+    if at == 6:
+        assert done == Broken(
+            id="m",
+            why="llama-perplexity ended `5` times without its closing line `Final estimate: PPL = …`, the last time with"
+            " `[1]258.0`",
+        )
+        return
+    assert isinstance(done, Measured)
+    assert done.nats == pytest.approx([math.log(258)] * 7, abs=1e-6)
 
 
 def test_a_program_that_fails_is_quoted_and_ends_the_engine(
