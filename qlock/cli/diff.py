@@ -54,7 +54,10 @@ class Line(NamedTuple):
     help=f"What is meant to differ: {TREATMENTS}; weights unless the spec says.",
 )
 @click.option(
-    "--noise", multiple=True, metavar="RUN", help="A further run of the same lock: the noise floor."
+    "--noise",
+    multiple=True,
+    metavar="RUN",
+    help="A further run of the same lock, by `qlock run --repeat-lock`: how far two runs of a point differ.",
 )
 @click.option(
     "--bridge",

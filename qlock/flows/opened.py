@@ -163,7 +163,9 @@ def _grades(run: OpenRun, job: Job, suite: SuitePin, record: Record) -> tuple[in
         return suite_kind(suite.kind).grade_version, grades_of(run.folder, run.lock, record)
     header, grades = run.folder.grades(job.name)
     if header.job_digest != job.digest or header.answers_digest != record.closing.answers_digest:
-        raise InputError("the grades are not of this record", hint="grade the run again").in_document(name)
+        raise InputError("the grades are not of this record", hint="put the file back as it was").in_document(
+            name
+        )
     return header.grade_version, grades
 
 

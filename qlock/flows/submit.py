@@ -15,9 +15,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
+from qlock.core.canon import to_struct
 from qlock.core.sbatch import Array, SlurmSpec, refuse_odd_path, script
 from qlock.core.tasks import Task, cuts_of_length
-from qlock.errors import InputError
+from qlock.errors import InputError, UsageError
 from qlock.flows.beside import renew_label, spec_of, why_stale
 from qlock.flows.kept_base import holdings
 from qlock.flows.refusal import refuse_missing
@@ -87,6 +88,7 @@ def submit(world: World, asked: Asked) -> Submitted:
     """Queue what is missing.
 
     Raises:
+        UsageError: The command line gives a value that sbatch does not take.
         InputError: The lock is unreadable, or a path cannot stand in a batch script.
         RefusedError: The lock still misses pins.
         AbsentError: Slurm does not answer, or the folder is held by another run.
@@ -175,14 +177,16 @@ def _slurm(world: World, asked: Asked, place: Place, lock_path: Path) -> SlurmSp
     """The ``[slurm]`` table of the spec beside the lock, with what the command line says otherwise.
 
     Raises:
-        InputError: A value is none that sbatch takes.
+        UsageError: The command line gives a value that sbatch does not take.
     """
+    for name, value in asked.wishes.items():
+        try:
+            to_struct({name: value}, SlurmSpec)
+        except InputError as error:
+            raise UsageError(f"--{name.replace('_', '-')}: {error.message}", hint=error.hint) from None
     spec = spec_of(world, lock_path, place.data)
     table = {} if spec is None else msgspec.to_builtins(spec.slurm)
-    try:
-        return msgspec.convert(table | asked.wishes, SlurmSpec)
-    except msgspec.ValidationError as error:
-        raise InputError(str(error)).within("slurm") from None
+    return to_struct(table | asked.wishes, SlurmSpec)
 
 
 def _arrays(

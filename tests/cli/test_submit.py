@@ -118,5 +118,5 @@ def test_no_slurm(
 
 def test_a_wish_that_is_none(locked: Project, slurm: ScriptedSlurm, typed: Type) -> None:
     said = typed("submit", LOCK, "--time", "soon")
-    assert said.code == 6
-    assert said.talk[0].startswith("error: slurm: ")
+    assert said.code == 2
+    assert said.talk[0].startswith("error: --time: got `soon`, expected a time ")

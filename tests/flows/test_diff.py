@@ -402,7 +402,7 @@ def test_grades_of_another_record_are_refused(project: Project) -> None:
     folder.write("grades/digits.A@plain.1.jsonl", grades)
     assert refused(project, InputError) == (
         "grades/digits.A@plain.1.jsonl: the grades are not of this record",
-        "grade the run again",
+        "put the file back as it was",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qlock.errors import AbsentError, InputError, QlockError
+from qlock.errors import AbsentError, InputError, QlockError, UsageError
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.submissions import Submission, submissions
 from qlock.flows.submit import Asked, Submitted, submit
@@ -227,10 +227,25 @@ def test_the_table_of_the_spec_is_kept_to_and_the_command_line_comes_first(
     assert "--models '/m m' --task" in lines[-2]
 
 
-def test_a_wish_that_is_none_is_refused(project: Project, slurm: ScriptedSlurm) -> None:
-    with pytest.raises(InputError) as caught:
-        submitted(project, wishes={"partition": "gpu --uid=0"})
-    assert str(caught.value).startswith("slurm")
+@pytest.mark.parametrize(
+    "wish, value, message",
+    [
+        ("partition", "gpu --uid=0", "--partition: got `gpu --uid=0`, expected one word of an sbatch option"),
+        (
+            "time",
+            "soon",
+            "--time: got `soon`, expected a time such as `30`, `8:00:00` or `1-12:00:00`, as sbatch takes it",
+        ),
+        ("at_once", 0, "--at-once: got `0`, expected an integer >= 1"),
+        ("shard_items", -4, "--shard-items: got `-4`, expected an integer >= 1"),
+    ],
+)
+def test_a_wish_that_sbatch_does_not_take_is_refused_by_its_option(
+    project: Project, slurm: ScriptedSlurm, wish: str, value: object, message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        submitted(project, wishes={wish: value})
+    assert str(caught.value) == message
     assert slurm.submitted == []
 
 
