@@ -9,6 +9,7 @@ believes in and nobody applies.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -37,6 +38,10 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1.7976931348623157e308)]
 """A duration."""
 Token = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A token id: llama.cpp has them in 32 bits, and none below 0."""
+Day = Annotated[
+    str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", description="a day such as `2026-01-01`")
+]
+"""Its form; ``refuse_no_day`` looks into the calendar."""
 
 _LONGEST_ID = 200
 ITEM_ID = f"1 to {_LONGEST_ID} printable characters without outer spaces"
@@ -58,3 +63,15 @@ def wrong_slice(slices: Mapping[str, str]) -> str | None:
         if not is_item_id(name) or not is_item_id(value) or "=" in name:
             return f"{name}={value}"
     return None
+
+
+def refuse_no_day(text: str, *, key: str) -> None:
+    """Refuse what has the form of a day and is none of the calendar.
+
+    Raises:
+        ValueError: Naming the key.
+    """
+    try:
+        dt.date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{key}: got `{text}`, expected a day of the calendar") from None

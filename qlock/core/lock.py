@@ -10,7 +10,6 @@ other byte of the file. So any edit by hand is seen, also of a comment.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
-from qlock.core.base import Base, Count, Finite, Name, Positive
+from qlock.core.base import Base, Count, Day, Finite, Name, Positive, refuse_no_day
 from qlock.core.canon import check_version, decode_text, read_toml_table, to_whole_struct, toml_text
 from qlock.core.digest import Digest, blake3_of
 from qlock.core.effects import keyed
@@ -148,9 +147,7 @@ class Lock(Base, frozen=True, kw_only=True):
     lock_version: int
     spec_digest: Digest
     body_digest: str
-    frozen_date: Annotated[
-        str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", description="a day such as `2026-01-01`")
-    ]
+    frozen_date: Day
     """The day that templates are told."""
     name: Name
     engine: tuple[facts.Engine, ...]
@@ -166,12 +163,7 @@ class Lock(Base, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """The day is one of the calendar."""
-        try:
-            dt.date.fromisoformat(self.frozen_date)
-        except ValueError:
-            raise ValueError(
-                f"frozen_date: got `{self.frozen_date}`, expected a day of the calendar"
-            ) from None
+        refuse_no_day(self.frozen_date, key="frozen_date")
 
 
 def write_lock(lock: Lock, *, spec_path: str) -> bytes:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base, Finite, Name, Positive, Share
+from qlock.core.base import Base, Day, Finite, Name, Positive, Share, refuse_no_day
 from qlock.core.canon import check_version, read_toml_table, to_struct
 from qlock.core.digest import digest_of
 from qlock.core.environment import refuse_variables
@@ -94,9 +94,9 @@ class SettingSpec(Base, frozen=True, kw_only=True):
     context_tokens: Tokens = 2048
     """Of each slot; rounded up by llama.cpp to a multiple of 256, which the lock then says."""
     slots: Annotated[int, msgspec.Meta(ge=1, le=64)] | UnsetType = UNSET
-    """8, or 1 where the engine has one alone."""
+    """How many items a process decodes side by side, always in full rows; 8, or 1 where the engine has one alone."""
     replicas: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
-    """How many items are decoded side by side, always in full rows."""
+    """Processes that share the items among them, each with all its slots."""
     batch_tokens: Tokens = 2048
     ubatch_tokens: Tokens = 512
     threads: Threads = 2
@@ -213,10 +213,14 @@ class Spec(Base, frozen=True, kw_only=True):
     anchor: tuple[AnchorSpec, ...] = ()
     compare: CompareSpec | UnsetType = UNSET
     gate: tuple[GateSpec, ...] = ()
-    frozen_date: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")] = "2026-01-01"
+    frozen_date: Day = "2026-01-01"
     """The day that chat templates are told; fixed, so that two days resolve to one lock."""
     slurm: SlurmSpec = SlurmSpec()
     """Where and how to run; never part of the lock."""
+
+    def __post_init__(self) -> None:
+        """The day is one of the calendar."""
+        refuse_no_day(self.frozen_date, key="frozen_date")
 
 
 def read_spec(data: bytes, *, name: str) -> Spec:

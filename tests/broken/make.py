@@ -169,6 +169,11 @@ def _specs() -> dict[str, Broken]:
             "ubatch_tokens = 4096",
             "setting[0].ubatch_tokens: got `4096`, expected at most batch_tokens `2048`",
         ),
+        "no-day": edited(
+            'name = "small"\n',
+            'name = "small"\nfrozen_date = "2026-02-30"\n',
+            "frozen_date: got `2026-02-30`, expected a day of the calendar",
+        ),
         "name-twice": edited(
             "[[setting]]",
             '[[model]]\nname = "Q4_K_M"\nsource = "file:b.gguf"\n\n[[setting]]',

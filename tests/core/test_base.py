@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qlock.core.base import Base, Count, Finite, Name, Positive, Share, wrong_slice
+from qlock.core.base import Base, Count, Day, Finite, Name, Positive, Share, refuse_no_day, wrong_slice
 from tests.strategies import NAMES, strategy, structs
 
 
@@ -37,6 +38,7 @@ def test_a_struct_does_not_change() -> None:
         (Positive, [1], [0]),
         (Share, [0, 0.0, 1.0, 0.5], [-0.001, 1.001, math.nan, math.inf, True]),
         (Finite, [0, -1.5, 1.7e308], [math.inf, -math.inf, "1"]),
+        (Day, ["2026-01-01", "2026-02-30"], ["2026-1-1", "20260101", "2026-01-01\n", "２０２６-01-01", ""]),
     ],
 )
 def test_ranges(kind: Any, good: list[Any], bad: list[Any]) -> None:
@@ -84,3 +86,15 @@ def test_what_is_drawn_keeps_to_the_ranges(kind: type[Base], data: st.DataObject
 )
 def test_a_slice_has_a_name_and_a_value(slices: dict[str, str], wrong: str | None) -> None:
     assert wrong_slice(slices) == wrong
+
+
+@given(st.dates())
+def test_every_day_of_the_calendar_is_one(day: dt.date) -> None:
+    refuse_no_day(day.isoformat(), key="day")
+
+
+@pytest.mark.parametrize("text", ["2026-02-30", "2025-02-29", "2026-13-01", "2026-00-10", "0000-01-01"])
+def test_what_is_no_day_of_the_calendar_is_refused(text: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        refuse_no_day(text, key="day")
+    assert str(caught.value) == f"day: got `{text}`, expected a day of the calendar"

@@ -108,6 +108,12 @@ def test_the_defaults_are_the_documented_ones() -> None:
     }
 
 
+@pytest.mark.parametrize("day", ["2026-1-1", "20260101", "２０２６-01-01", ""])
+def test_other_ways_to_write_the_day_are_refused(day: str) -> None:
+    text = edited('name = "small"\n', f'name = "small"\nfrozen_date = "{day}"\n')
+    assert refusal(text) == f"x.toml: frozen_date: got `{day}`, expected a day such as `2026-01-01`"
+
+
 def test_keys_of_a_suite_itself_are_set_apart() -> None:
     text = edited('items = "', 'params = 1\nwindow = {a = [1]}\nitems = "')
     assert read(text).suite[0].params == {

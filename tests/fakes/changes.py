@@ -21,6 +21,8 @@ def other(value: Any) -> Any:
             return "python"
         case "f16":
             return "bf16"
+        case "2026-01-01":
+            return "2026-01-02"
         case str():
             return f"{value[:-1]}{'0' if value.endswith('1') else '1'}" if value else "x"
         case tuple():
