@@ -136,9 +136,47 @@ class _Finder:
                     seat.close()
 
     def _with_headers(self, names: list[str]) -> dict[str, Weighed | Missing]:
-        """The models of these points; the headers of those that an older lock pins are read again."""
+        """The models of these points; of those that an older lock pins a header is read again, one for all alike.
+
+        A header has megabytes, and a sweep has the same vocabulary in each quant. Where the one cannot be read, each of
+        the others is.
+        """
         models = {self._points[name].model: self._bench.models[self._points[name].model] for name in names}
-        return dict(zip(models, at_once(self._with_header, tuple(models.values())), strict=True))
+        alike: dict[object, list[str]] = {}
+        for name, model in models.items():
+            alike.setdefault(self._asked_alike(model), []).append(name)
+        found: dict[str, Weighed | Missing] = {}
+        left: list[str] = []
+        firsts = at_once(self._with_header, [models[same[0]] for same in alike.values()])
+        for (first, *others), read in zip(alike.values(), firsts, strict=True):
+            found[first] = read
+            match read:
+                case Weighed(template=template, vocabulary=vocabulary):
+                    for name in others:
+                        found[name] = msgspec.structs.replace(
+                            models[name], template=template, vocabulary=vocabulary
+                        )
+                case Missing():
+                    left += others
+        return found | dict(
+            zip(left, at_once(self._with_header, [models[name] for name in left]), strict=True)
+        )
+
+    def _asked_alike(self, model: Weighed) -> object:
+        """Equal for models of equal tokenizer, templates and architecture to which all that is pinned came as the same tokens.
+
+        What else a tokenizer may look at, such as a model's name, no lock pins; the whole model is held to the prompts.
+        """
+        pin = model.pin
+        known = tuple(
+            (point.setting, suite, asked)
+            for name, point in self._points.items()
+            if point.model == pin.name
+            for suite, asked in sorted(self._found[name].items())
+        )
+        if model.vocabulary is not UNSET or not known:
+            return pin.name
+        return (pin.architecture, pin.tokenizer_digest, pin.template_digest, known)
 
     def _with_header(self, model: Weighed) -> Weighed | Missing:
         if model.vocabulary is not UNSET:

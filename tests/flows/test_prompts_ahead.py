@@ -22,6 +22,7 @@ from tests.fakes.world import ScriptedRemote
 PADDING = bytes(4_000)
 """Makes a file large enough for LFS."""
 POINTS = ("A@plain", "B@plain")
+MORE = '\n[[suite]]\nname = "more"\nkind = "tasks"\nitems = "file:tasks/digits.jsonl"\nlimit = 2\n'
 FIELDS = ("canary", "plain_text_nats", "probe", "read_back", "repeatable")
 
 
@@ -258,14 +259,49 @@ def test_a_second_resolve_asks_neither_engine_nor_hub_for_prompts(project: Proje
 
 def test_a_new_suite_alone_is_asked_and_the_other_prompts_are_kept(project: Project, stub: FakeHub) -> None:
     before = project.lock()
-    more = '\n[[suite]]\nname = "more"\nkind = "tasks"\nitems = "file:tasks/digits.jsonl"\nlimit = 2\n'
-    project.write_spec(lambda text: text + more)
+    project.write_spec(lambda text: text + MORE)
     stub.seen.clear()
     after = project.resolve()
     assert (after.moves, [pin.suite for pin in prompts(after.lock)]) == ((), ["digits", "more", "text"])
     assert [pin for pin in prompts(after.lock) if pin.suite != "more"] == list(prompts(before.lock))
-    assert len([one for one in stub.seen if one.server == "cdn"]) == 2
+    # Both models have one tokenizer and one template, so one header tells both.
+    assert len([one for one in stub.seen if one.server == "cdn"]) == 1
     assert len(set(project.script.vocabularies)) == 1
+
+
+def more_asked(project: Project) -> Lock:
+    """The lock with a further suite, for which headers are read again."""
+    project.write_spec(lambda text: text + MORE)
+    return project.lock().lock
+
+
+def test_a_header_is_read_again_for_each_template(project: Project, stub: FakeHub) -> None:
+    stub.repository("o/m").commit({"m-Q8_0.gguf": weights(2, template="<{{ messages[0].content }}>")})
+    before = project.lock().lock
+    stub.seen.clear()
+    after = more_asked(project)
+    assert len([one for one in stub.seen if one.server == "cdn"]) == 2
+    for name in POINTS:
+        assert len(prompts(after, name)) == len(prompts(before, name)) + 1
+    assert prompts(after, "A@plain")[1].text_digest != prompts(after, "B@plain")[1].text_digest
+
+
+def test_what_was_read_once_for_two_is_what_each_would_have_told(project: Project, stub: FakeHub) -> None:
+    project.lock()
+    after = more_asked(project)
+    project.lock_path.unlink()
+    assert project.lock().lock == after
+
+
+def test_where_the_one_header_is_gone_the_others_are_read(project: Project, stub: FakeHub) -> None:
+    project.models = {"A": "hub:o/m:Q4_K_M", "B": "hub:o/n:Q8_0"}
+    stub.repository("o/n").commit({"m-Q8_0.gguf": weights(2)})
+    project.write_spec()
+    project.lock()
+    del stub.repositories["model", "o/m"]
+    lock = more_asked(project)
+    assert why(lock)["point.A@plain.prompts"] == "the header could not be read again"
+    assert len(prompts(lock, "B@plain")) == 3
 
 
 def test_a_new_suite_without_network_stays_missing(project: Project, stub: FakeHub) -> None:
