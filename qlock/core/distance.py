@@ -18,7 +18,7 @@ from qlock.core.kept_logits import FLOOR_NATS
 from qlock.core.kld import Kld, kld_of
 from qlock.core.kld_parts import Parts, parts_of
 from qlock.core.kld_tokens import Measured
-from qlock.core.lock import Lock, SuitePin
+from qlock.core.lock import Lock, SuitePin, named
 from qlock.core.sides import Sitting
 from qlock.core.stats import CannotTell
 
@@ -95,9 +95,9 @@ def floor_of(suite: SuitePin) -> float:
 
 def _ground(lock: Lock, point: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Bytes and setting of a point, without the names that people gave."""
-    pin = next(entry for entry in lock.point if entry.name == point)
-    model = next(entry for entry in lock.model if entry.name == pin.model)
-    setting = next(entry for entry in lock.setting if entry.name == pin.setting)
+    pin = named(lock.point, point)
+    model = named(lock.model, pin.model)
+    setting = named(lock.setting, pin.setting)
     plain = what_changes_output(setting)
     del plain["name"]
     return what_changes_output(model), plain

@@ -23,7 +23,7 @@ from qlock.core.effects import what_changes_output
 from qlock.core.facts import ReadBack, Setting
 from qlock.core.kept_logits import Layout, head_bytes
 from qlock.core.kept_top import SPARE_TOKENS, Sizes, TopLayout, top_head_bytes
-from qlock.core.lock import Lock, PromptsPin, SuitePin
+from qlock.core.lock import Lock, PromptsPin, SuitePin, named
 from qlock.core.traces import read_traces
 from qlock.errors import InputError
 
@@ -96,11 +96,11 @@ def identity_of(lock: Lock, suite: SuitePin, prompts: PromptsPin) -> Identity:
     Raises:
         InputError: The reference is not proved yet, or its vocabulary is smaller than what is to be kept of it.
     """
-    point = next(pin for pin in lock.point if pin.name == suite.reference)
-    model = next(pin for pin in lock.model if pin.name == point.model)
-    setting = next(setting for setting in lock.setting if setting.name == point.setting)
-    engine = next(entry for entry in lock.engine if entry.name == point.engine)
-    device = next(entry for entry in lock.device if entry.name == point.device)
+    point = named(lock.point, suite.reference)
+    model = named(lock.model, point.model)
+    setting = named(lock.setting, point.setting)
+    engine = named(lock.engine, point.engine)
+    device = named(lock.device, point.device)
     if not isinstance(point.read_back, ReadBack) or point.plain_text_nats is UNSET:
         raise InputError("the point is not proved yet", hint="run `qlock resolve`").within(
             f"point.{point.name}"

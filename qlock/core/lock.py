@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -225,6 +225,26 @@ def renew_path(text: str) -> str:
     """How to renew a lock, as its first line says: ``specs/NAME.toml``; ``SPEC`` where it says nothing."""
     first = text.split("\n", 1)[0]
     return first.removeprefix(_FIRST_LINE) if first.startswith(_FIRST_LINE) else "SPEC"
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Entry = TypeVar("_Entry", bound=_Named)
+
+
+def named(table: Iterable[_Entry], name: str) -> _Entry:
+    """The entry of this name. There is one: a lock whose names lead nowhere is refused when it is read.
+
+    Raises:
+        KeyError: There is none after all, which is a bug.
+    """
+    for entry in table:
+        if entry.name == name:
+            return entry
+    raise KeyError(name)
 
 
 def unset_pins(lock: Lock) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import Base, Count, Positive
 from qlock.core.digest import Digest, digest_of
 from qlock.core.effects import what_changes_output
-from qlock.core.lock import Lock, PointPin, PromptsPin, SuitePin
+from qlock.core.lock import Lock, PointPin, PromptsPin, SuitePin, named
 from qlock.core.record import Part
 from qlock.errors import InputError
 
@@ -100,15 +100,15 @@ def _ground(lock: Lock, point: PointPin, suite: SuitePin) -> dict[str, Any]:
     """What the repeats of a job share."""
     prompts = prompts_of(point, suite.name)
     ground: dict[str, Any] = {
-        "engine": _without(_named(lock.engine, point.engine), "name"),
-        "device": _without(_named(lock.device, point.device), "name"),
+        "engine": _without(named(lock.engine, point.engine), "name"),
+        "device": _without(named(lock.device, point.device), "name"),
         **_ground_of_point(lock, point),
         "suite": _without(suite, "grade_version", "repeats", *(f"params.{file.key}" for file in suite.file)),
         "prompts": _without(prompts, "suite"),
         "frozen_date": lock.frozen_date,
     }
     if suite.reference:
-        ground["reference"] = _ground_of_point(lock, _named(lock.point, suite.reference))
+        ground["reference"] = _ground_of_point(lock, named(lock.point, suite.reference))
     return ground
 
 
@@ -119,26 +119,22 @@ def _ground_of_point(lock: Lock, point: PointPin) -> dict[str, Any]:
             "the point is not proved yet", hint="run `qlock resolve` where its weights are"
         ).within(f"point.{point.name}")
     return {
-        "model": _without(_named(lock.model, point.model)),
-        "setting": _without(_named(lock.setting, point.setting), "name"),
+        "model": _without(named(lock.model, point.model)),
+        "setting": _without(named(lock.setting, point.setting), "name"),
         "point": _without(msgspec.structs.replace(point, prompts=UNSET)),
     }
 
 
 def models_of(lock: Lock, job: Job) -> tuple[str, ...]:
     """Names of the models that answer a job: the point's own, and the one that it is held against."""
-    reference = _named(lock.suite, job.suite).reference
+    reference = named(lock.suite, job.suite).reference
     names = (job.point, reference) if reference else (job.point,)
-    return tuple(dict.fromkeys(_named(lock.point, name).model for name in names))
+    return tuple(dict.fromkeys(named(lock.point, name).model for name in names))
 
 
 def _without(value: Base, *names: str) -> dict[str, Any]:
     """What can change the replies, but for the fields named."""
     return {path: leaf for path, leaf in what_changes_output(value).items() if path not in names}
-
-
-def _named(table: tuple[Any, ...], name: str) -> Any:
-    return next(entry for entry in table if entry.name == name)
 
 
 def item_seed(seed: int, item: str, repeat: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from qlock.core import facts
 from qlock.core.base import Base, Count, Positive
 from qlock.core.exchange import Outcome, Reading
-from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin
+from qlock.core.lock import Lock, ModelPin, PointPin, SuitePin, named
 from qlock.core.record import Row
 from qlock.errors import InputError
 
@@ -64,22 +64,22 @@ def point_of(side: Side) -> PointPin:
 
 def engine_of(side: Side) -> facts.Engine:
     """The engine that the point ran on."""
-    return next(entry for entry in side.lock.engine if entry.name == point_of(side).engine)
+    return named(side.lock.engine, point_of(side).engine)
 
 
 def device_of(side: Side) -> facts.Device:
     """The device that the point ran on."""
-    return next(entry for entry in side.lock.device if entry.name == point_of(side).device)
+    return named(side.lock.device, point_of(side).device)
 
 
 def model_of(side: Side) -> ModelPin:
     """The point's model."""
-    return next(entry for entry in side.lock.model if entry.name == point_of(side).model)
+    return named(side.lock.model, point_of(side).model)
 
 
 def setting_of(side: Side) -> facts.Setting:
     """The point's setting."""
-    return next(entry for entry in side.lock.setting if entry.name == point_of(side).setting)
+    return named(side.lock.setting, point_of(side).setting)
 
 
 def same_tokenizer(a: Side, b: Side) -> bool:

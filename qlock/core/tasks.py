@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from qlock.core.base import Base, Count, Positive
 from qlock.core.digest import Digest, digest_of
-from qlock.core.lock import Lock
+from qlock.core.lock import Lock, named
 from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Part
 from qlock.errors import InputError
@@ -135,7 +135,7 @@ def lock_of_task(lock: Lock, task: Task) -> Lock:
 
     The digests of its jobs are those of the whole lock. What its suites are held against is there too, and sits none.
     """
-    point = next(pin for pin in lock.point if pin.name == task.point)
+    point = named(lock.point, task.point)
     suites = {job.suite for job in task.jobs}
     sat = tuple(
         msgspec.structs.replace(suite, points=(point.name,)) for suite in lock.suite if suite.name in suites

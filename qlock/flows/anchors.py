@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from qlock.core.base import Base, Finite
-from qlock.core.lock import Lock, PointPin
+from qlock.core.lock import Lock, named
 from qlock.core.plan import Job
 from qlock.core.spec import AnchorSpec
 from qlock.errors import InputError
@@ -42,7 +42,7 @@ class Anchors:
 
     def of(self, point: str) -> list[AnchorSpec]:
         """The anchors that a point is to hold."""
-        pin = self._pin(point)
+        pin = named(self._lock.point, point)
         return [
             anchor
             for anchor in self._lock.anchor
@@ -76,6 +76,3 @@ class Anchors:
     def off(self) -> str:
         """The first anchor that does not hold; empty while all do."""
         return next((f"{one.model} {one.suite}" for one in self.checks if not one.holds), "")
-
-    def _pin(self, point: str) -> PointPin:
-        return next(pin for pin in self._lock.point if pin.name == point)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from qlock.core import facts
-from qlock.core.lock import Lock, read_lock
+from qlock.core.lock import Lock, named, read_lock
 from qlock.core.plan import Job
 from qlock.core.record import Record
 from qlock.core.timing import timing_changes
@@ -92,8 +92,7 @@ def keep_conditions(
 
 
 def _setting(lock: Lock, point: str) -> facts.Setting:
-    pin = next(pin for pin in lock.point if pin.name == point)
-    return next(setting for setting in lock.setting if setting.name == pin.setting)
+    return named(lock.setting, named(lock.point, point).setting)
 
 
 @lru_cache(maxsize=2)

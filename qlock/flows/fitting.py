@@ -25,7 +25,7 @@ from qlock.core.exchange import (
     Score,
     Scored,
 )
-from qlock.core.lock import Lock
+from qlock.core.lock import Lock, named
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Record, Row, is_done, item_digest
 from qlock.errors import InputError
@@ -76,7 +76,7 @@ def refuse_misfit(folder: RunFolder, lock: Lock, job: Job, record: Record, *, fo
 
 def locked_items(lock: Lock, job: Job) -> str:
     """The digest of the items that a job asks."""
-    return prompts_of(next(pin for pin in lock.point if pin.name == job.point), job.suite).items_digest
+    return prompts_of(named(lock.point, job.point), job.suite).items_digest
 
 
 def misfits(lock: Lock, job: Job, record: Record, items: tuple[Item, ...] | None) -> Iterator[Misfit]:
@@ -95,11 +95,11 @@ def misfits(lock: Lock, job: Job, record: Record, items: tuple[Item, ...] | None
             yield Misfit(what=f"header.{field}", expected=expected, found=found)
     if items is None:
         return
-    suite = next(suite for suite in lock.suite if suite.name == job.suite)
+    suite = named(lock.suite, job.suite)
     kind = suite_kind(suite.kind)
     params = params_of(kind, suite, where=f"suite.{suite.name}")
     by_id = {item.id: item for item in items[job.places]}
-    read_back = next(pin for pin in lock.point if pin.name == job.point).read_back
+    read_back = named(lock.point, job.point).read_back
     for row in record.rows:
         item = by_id.get(row.item)
         if item is None:

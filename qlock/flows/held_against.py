@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qlock.core.exchange import Diverge, Score
 from qlock.core.kept_base import layout_of, shapes_of
-from qlock.core.lock import PointPin, SuitePin
+from qlock.core.lock import PointPin, SuitePin, named
 from qlock.core.plan import Job, jobs
 from qlock.core.units import bytes_text
 from qlock.core.verify import Finding, differences, missing
@@ -80,7 +80,7 @@ class HeldAgainst:
 
     def _beside(self, engine: Engine, name: str) -> None:
         stage = self._stage
-        reference = next(point for point in stage.lock.point if point.name == name)
+        reference = named(stage.lock.point, name)
         own, other = (
             load_of(stage.lock, point, stage.weights[point.model]) for point in (self._pin, reference)
         )
@@ -175,7 +175,7 @@ def _write(stage: Stage, base: KeptBase) -> bool:
 
 
 def _write_held(stage: Stage, base: KeptBase, name: str) -> bool:
-    reference = next(point for point in stage.lock.point if point.name == base.reference)
+    reference = named(stage.lock.point, base.reference)
     take_point(stage, reference, Laps(stage.world.clock))
     sat = papers(stage, reference, {base.suite})[base.suite]
     where = f"point.{reference.name}.prompts.{base.suite}"

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from qlock.core.kept_base import Identity, Log, identity_of, name_of, read_log
-from qlock.core.lock import Lock, PromptsPin, SuitePin
+from qlock.core.lock import Lock, PromptsPin, SuitePin, named
 from qlock.core.plan import Job, prompts_of
 from qlock.core.units import bytes_text
 from qlock.core.verify import Finding, differences
@@ -86,7 +86,7 @@ def bases_of(lock: Lock, jobs: Iterable[Job], runs: Path) -> tuple[KeptBase, ...
 
 def base_of_job(lock: Lock, job: Job, runs: Path) -> KeptBase | None:
     """The kept file that a job reads; ``None`` where it reads none."""
-    suite = next(suite for suite in lock.suite if suite.name == job.suite)
+    suite = named(lock.suite, job.suite)
     if not is_stored(suite) or job.point == suite.reference:
         return None
     return base_of(lock, suite, job.point, runs)
@@ -94,7 +94,7 @@ def base_of_job(lock: Lock, job: Job, runs: Path) -> KeptBase | None:
 
 def base_of(lock: Lock, suite: SuitePin, point: str, runs: Path) -> KeptBase:
     """The kept file that a point is held against in a suite."""
-    pin = next(pin for pin in lock.point if pin.name == point)
+    pin = named(lock.point, point)
     prompts = prompts_of(pin, suite.name)
     identity = identity_of(lock, suite, prompts)
     return KeptBase(

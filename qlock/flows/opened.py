@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from qlock.core.agreement import without_long_texts
 from qlock.core.exchange import Outcome
-from qlock.core.lock import Lock, SuitePin, lock_digest
+from qlock.core.lock import Lock, SuitePin, lock_digest, named
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Grade, Record, Seal, Shared
 from qlock.core.sides import Side, Sitting
@@ -129,7 +129,7 @@ def sitting_of(run: OpenRun, job: Job, *, shared: Shared | None = None) -> Sitti
     Raises:
         InputError: As ``open_side``.
     """
-    suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
+    suite = named(run.lock.suite, job.suite)
     name = f"record/{job.name}.jsonl"
     _check_sealed(run, name, *([] if job.part is not UNSET else [f"grades/{job.name}.jsonl"]))
     record = run.folder.record(job.name, shared=shared)

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
 from qlock.core.effects import what_changes_output
-from qlock.core.lock import PointPin, PromptsPin
+from qlock.core.lock import PointPin, PromptsPin, named
 from qlock.core.spec import EngineSpec, PointSpec, points
 from qlock.core.verify import read_back_findings
 from qlock.engines.interface import Engine, Load
@@ -213,7 +213,7 @@ class _Prover:
         return old is not None and seen is not None and not _is_another(old, seen)
 
     def _point(self, name: str, point: PointSpec, settings: tuple[facts.Setting, ...]) -> PointPin:
-        setting = next(setting for setting in settings if setting.name == point.setting)
+        setting = named(settings, point.setting)
         model = self._bench.models[point.model]
         self._bench.tell(f"point {name}: loading and proving")
         try:
@@ -248,7 +248,7 @@ class _Prover:
         pin = self._made.get(reference) or kept.get(reference)
         if pin is None or reference == name:
             return
-        setting = next(setting for setting in settings if setting.name == pin.setting)
+        setting = named(settings, pin.setting)
         other = Load(weights=self._bench.models[pin.model].paths, setting=setting)
         bench = self._bench
         refuse(load_beside(bench.world, self._engine, load, other, pin, pci_bus_id=bench.pci_bus_id))

@@ -13,7 +13,7 @@ import msgspec
 
 from qlock.core import facts
 from qlock.core.base import Base, Count
-from qlock.core.lock import Lock, PointPin
+from qlock.core.lock import Lock, PointPin, named
 from qlock.core.record import Row
 from qlock.core.verify import Finding, entries
 from qlock.engines.interface import Engine, Load
@@ -70,7 +70,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 def rows_of(stage: Stage, point: str) -> int:
     """How many items of a point are done side by side, over all its processes."""
-    pin = next(pin for pin in stage.lock.point if pin.name == point)
+    pin = named(stage.lock.point, point)
     setting = load_of(stage.lock, pin, stage.weights[pin.model]).setting
     return setting.slots * setting.replicas
 
@@ -103,15 +103,13 @@ def prepare_point(
     behaviour = proving.behave(engine, read_back)
     found += entries("canaries", f"{where}.canary", pin.canary or (), behaviour.canary)
     found += proving.hold_nats(where, pin.plain_text_nats, behaviour.plain_text_nats)
-    engine_pin = next(entry for entry in lock.engine if entry.name == pin.engine)
+    engine_pin = named(lock.engine, pin.engine)
     return found + proving.see_engine(world, engine, engine_pin, rule="engine-files")[1]
 
 
 def load_of(lock: Lock, pin: PointPin, weights: tuple[str, ...]) -> Load:
     """What is loaded for a point."""
-    return Load(
-        weights=weights, setting=next(setting for setting in lock.setting if setting.name == pin.setting)
-    )
+    return Load(weights=weights, setting=named(lock.setting, pin.setting))
 
 
 def take_point(stage: Stage, pin: PointPin, laps: Laps) -> None:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from qlock.core.base import Base
 from qlock.core.exchange import Completed, Failed
-from qlock.core.lock import PointPin
+from qlock.core.lock import PointPin, named
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Record, Row, is_done, tokens_of
 from qlock.errors import InputError, QlockError
@@ -53,7 +53,7 @@ def run_point(stage: Stage, name: str, jobs: list[Job]) -> Iterator[Record | Bro
         TrialsFailedError: A grader failed its trials.
         EngineError: The engine does not come up again.
     """
-    pin = next(pin for pin in stage.lock.point if pin.name == name)
+    pin = named(stage.lock.point, name)
     laps = Laps(stage.world.clock)
     take_point(stage, pin, laps)
     asked = papers(stage, pin, {job.suite for job in jobs})

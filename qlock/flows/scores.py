@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import Base
 from qlock.core.distance import Distance, distance_of
 from qlock.core.kld_tokens import Measured
-from qlock.core.lock import Lock, SuitePin
+from qlock.core.lock import Lock, named
 from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Grade, Record, item_digest
 from qlock.core.stats import CannotTell
@@ -40,8 +40,8 @@ def grades_of(folder: RunFolder, lock: Lock, record: Record) -> tuple[Grade, ...
     Raises:
         InputError: The items that lie there are not those that the rows are answers to.
     """
-    suite = _suite(lock, record.header.suite)
-    pin = next(pin for pin in lock.point if pin.name == record.header.point)
+    suite = named(lock.suite, record.header.suite)
+    pin = named(lock.point, record.header.point)
     items = {item.id: item for item in folder.items(prompts_of(pin, suite.name).items_digest)}
     for row in record.rows:
         item = items.get(row.item)
@@ -55,7 +55,7 @@ def grades_of(folder: RunFolder, lock: Lock, record: Record) -> tuple[Grade, ...
 
 def write_grades(folder: RunFolder, lock: Lock, record: Record) -> None:
     """Work out the outcomes of a closed record and write them."""
-    suite = _suite(lock, record.header.suite)
+    suite = named(lock.suite, record.header.suite)
     folder.write_grades(
         record, grades_of(folder, lock, record), grade_version=suite_kind(suite.kind).grade_version
     )
@@ -92,10 +92,10 @@ def without_score(todo: Iterable[Job], scores: Iterable[JobScore]) -> tuple[str,
 
 
 def _distance(folder: RunFolder, lock: Lock, job: Job, grades: tuple[Grade, ...]) -> Distance | UnsetType:
-    suite = _suite(lock, job.suite)
+    suite = named(lock.suite, job.suite)
     if not suite.reference:
         return UNSET
-    pin = next(pin for pin in lock.point if pin.name == job.point)
+    pin = named(lock.point, job.point)
     slices = {item.id: item.slices for item in folder.items(prompts_of(pin, suite.name).items_digest)}
     items = [Measured(grade.item, slices.get(grade.item, {}), grade.outcome) for grade in grades]
     match distance_of(lock, suite, job.point, items):
@@ -103,7 +103,3 @@ def _distance(folder: RunFolder, lock: Lock, job: Job, grades: tuple[Grade, ...]
             return found
         case CannotTell():
             return UNSET
-
-
-def _suite(lock: Lock, name: str) -> SuitePin:
-    return next(suite for suite in lock.suite if suite.name == name)

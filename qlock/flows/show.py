@@ -24,7 +24,7 @@ from qlock.core.base import Base, Count, Positive
 from qlock.core.endings import ENDINGS, loops
 from qlock.core.escape import for_message
 from qlock.core.exchange import Chat, Complete, Ending, Failed, Outcome, Reply, Request, Ungraded
-from qlock.core.lock import SuitePin
+from qlock.core.lock import SuitePin, named
 from qlock.core.pairs import ending_of
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Row, Times, tokens_of
@@ -198,7 +198,7 @@ def _begun(run: OpenRun, point: str) -> list[Task]:
 
 def _items(run: OpenRun, job: Job, items: tuple[Item, ...], *, only: str) -> Iterator[ItemSeen]:
     sitting = sitting_of(run, job)
-    suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
+    suite = named(run.lock.suite, job.suite)
     rows = {row.item: row for row in sitting.rows}
     for item in items:
         if only in ("", item.id):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.lock import Lock
+from qlock.core.lock import Lock, named
 from qlock.core.plan import Job, prompts_of
 from qlock.core.record import Part, Record, Row, SealedJob, item_digest
 from qlock.errors import InputError
@@ -51,7 +51,7 @@ def take_over(world: World, folder: RunFolder, lock: Lock, job: Job, *, source: 
     """
     place = folder.whole.parent / source
     others = _tasks(world, folder) if place.name == TASKS else [RunFolder(world, place)]
-    point = next(pin for pin in lock.point if pin.name == job.point)
+    point = named(lock.point, job.point)
     digest = prompts_of(point, job.suite).items_digest
     found: list[tuple[RunFolder, Record]] = []
     for other in others:

@@ -20,6 +20,7 @@ from qlock.core.digest import Digest, blake3_of
 from qlock.core.escape import for_message
 from qlock.core.exchange import Complete, Completed
 from qlock.core.gguf import describe
+from qlock.core.lock import named
 from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Record, Row
 from qlock.core.traces import TRACES_VERSION, Header, Trace, write_traces
@@ -147,8 +148,8 @@ def _project(run: OpenRun) -> Path:
 
 
 def _header(run: OpenRun, job: Job, record: Record, *, traces: int) -> Header:
-    point = next(pin for pin in run.lock.point if pin.name == job.point)
-    model = next(pin for pin in run.lock.model if pin.name == point.model)
+    point = named(run.lock.point, job.point)
+    model = named(run.lock.model, point.model)
     assert record.closing is not None  # a sealed run has no open record
     assert model.tensors_digest is not UNSET  # nor was it run without
     return Header(
@@ -162,7 +163,7 @@ def _header(run: OpenRun, job: Job, record: Record, *, traces: int) -> Header:
         tokenizer_digest=model.tokenizer_digest,
         template_digest=model.template_digest,
         prompts_digest=prompts_of(point, job.suite).tokens_digest,
-        setting=next(setting for setting in run.lock.setting if setting.name == point.setting),
+        setting=named(run.lock.setting, point.setting),
     )
 
 
@@ -170,9 +171,9 @@ def _taken(
     world: World, run: OpenRun, job: Job, record: Record, *, asked: Asked, open_engine: Opener
 ) -> Iterator[Trace]:
     """Every trace of a job, in the order of its items."""
-    point = next(pin for pin in run.lock.point if pin.name == job.point)
-    setting = next(setting for setting in run.lock.setting if setting.name == point.setting)
-    suite = next(suite for suite in run.lock.suite if suite.name == job.suite)
+    point = named(run.lock.point, job.point)
+    setting = named(run.lock.setting, point.setting)
+    suite = named(run.lock.suite, job.suite)
     project = _project(run)
     # Of the suite only its chat template is needed: what was asked lies in the run.
     part = msgspec.structs.replace(

@@ -24,7 +24,7 @@ from typing import Literal
 import msgspec
 
 from qlock.core.base import Base, Count
-from qlock.core.lock import Lock, lock_digest
+from qlock.core.lock import Lock, lock_digest, named
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Grade, Record, Seal, SealedJob, item_digest, run_answers_digest
 from qlock.core.tasks import task_named
@@ -209,7 +209,7 @@ class _Look:
             header, grades = self._folder.grades(job.name)
             self._equal(f"{name}: job_digest", job.digest, header.job_digest)
             self._equal(f"{name}: answers_digest", record.closing.answers_digest, header.answers_digest)
-            kind = next(suite.kind for suite in lock.suite if suite.name == job.suite)
+            kind = named(lock.suite, job.suite).kind
             try:
                 version = suite_kind(kind).grade_version
             except InputError as error:

@@ -13,7 +13,16 @@ from msgspec import UNSET
 
 from qlock.core.digest import blake3_of
 from qlock.core.effects import leaves
-from qlock.core.lock import Lock, MissingPin, lock_digest, read_lock, renew_path, unset_pins, write_lock
+from qlock.core.lock import (
+    Lock,
+    MissingPin,
+    lock_digest,
+    named,
+    read_lock,
+    renew_path,
+    unset_pins,
+    write_lock,
+)
 from qlock.core.rules import NoMoreErrors
 from qlock.core.spec import AnchorSpec, CompareSpec
 from qlock.errors import ExitCode, InputError
@@ -147,6 +156,13 @@ def test_other_ways_to_write_a_day_are_refused(day: str) -> None:
     data = sealed(SMALL.replace(b'"2026-01-01"', msgspec.json.encode(day)))
     shown = day.replace("\n", "↵")
     assert refusal(data) == (f"x.toml: frozen_date: got `{shown}`, expected a day such as `2026-01-01`", ANEW)
+
+
+def test_an_entry_is_found_by_its_name() -> None:
+    lock = a_lock(point=(a_point("F16"), a_point()))
+    assert [named(lock.point, point.name) for point in lock.point] == list(lock.point)
+    with pytest.raises(KeyError, match="F17"):
+        named(lock.model, "F17")
 
 
 # ---------------------------------------------------------------- edits by hand
