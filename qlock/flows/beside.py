@@ -10,17 +10,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qlock.core.lock import Lock
+from qlock.core.lock import Lock, renew_path
 from qlock.core.spec import Spec, spec_digest
 from qlock.flows.layout import project_of, spec_beside
 from qlock.flows.resolve import read_spec_file
 from qlock.world.files import error_of
 from qlock.world.interface import World
-
-
-def renew_label(lock_bytes: bytes) -> str:
-    """How to renew a lock, as its first line says: ``specs/NAME.toml``."""
-    return lock_bytes.split(b"\n", 1)[0].decode().rpartition("qlock resolve ")[2]
 
 
 def spec_of(world: World, lock_path: Path, lock_bytes: bytes) -> Spec | None:
@@ -30,7 +25,7 @@ def spec_of(world: World, lock_path: Path, lock_bytes: bytes) -> Spec | None:
         InputError: What lies there is no spec, or no regular file.
         AbsentError: A link lies there that leads nowhere, or it may not be read.
     """
-    path = spec_beside(lock_path, renew_label(lock_bytes))
+    path = spec_beside(lock_path, renew_path(lock_bytes.decode()))
     # Only where there is no such name at all, there is nothing to compare: a lock may be on its own.
     try:
         path.lstat()
@@ -58,4 +53,4 @@ def why_stale(world: World, lock_path: Path, lock: Lock, data: bytes) -> str:
     spec = spec_of(world, lock_path, data)
     if spec is None or spec_digest(spec) == lock.spec_digest:
         return ""
-    return f"the spec `{renew_label(data)}` changed since this lock was made"
+    return f"the spec `{renew_path(data.decode())}` changed since this lock was made"

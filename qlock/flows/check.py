@@ -17,11 +17,11 @@ import msgspec
 
 from qlock.core import facts
 from qlock.core.base import Count
-from qlock.core.lock import Lock, PointPin
+from qlock.core.lock import Lock, PointPin, renew_path
 from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
 from qlock.flows.asking import respondent
-from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
+from qlock.flows.beside import build_folder, spec_of, why_stale
 from qlock.flows.kept_base import base_of, look_at
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.locks import read_lock_file
@@ -77,7 +77,7 @@ def check(world: World, asked: Asked, open_engine: Opener) -> Checked:
     """
     lock, data = read_lock_file(world, asked.lock_path)
     stale = why_stale(world, asked.lock_path, lock, data)
-    refuse_missing(lock, asked.lock_path, renew=renew_label(data))
+    refuse_missing(lock, asked.lock_path, renew=renew_path(data.decode()))
     places = Places(world, base=project_of(asked.lock_path), folders=asked.models)
     sight = look(world, lock, places, rehash=asked.rehash)
     loadable = [] if asked.quick else [pin for pin in lock.point if pin.model in sight.weights]

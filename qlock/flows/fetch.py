@@ -19,10 +19,9 @@ from msgspec import UNSET
 from qlock.core.base import Base, Count
 from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
-from qlock.core.lock import Lock, MissingPin, ModelPin, SuiteFile, SuitePin, write_lock
+from qlock.core.lock import Lock, MissingPin, ModelPin, SuiteFile, SuitePin, renew_path, write_lock
 from qlock.core.source import HubSource, UrlSource, parse_source
 from qlock.errors import AbsentError, QlockError, UsageError
-from qlock.flows.beside import renew_label
 from qlock.flows.data_files import located
 from qlock.flows.layout import project_of
 from qlock.flows.locks import read_lock_file
@@ -127,7 +126,7 @@ def fetch(world: World, asked: Asked, talk: Talk) -> Fetched:
         absent=tuple(absent),
         pins=tuple(pins),
         missing=left.missing,
-        renew=renew_label(data),
+        renew=renew_path(data.decode()),
     )
 
 
@@ -227,7 +226,7 @@ def _fill(bench: _Bench, before: ModelPin, lock: Lock, files: list[FetchedFile])
         model=tuple(pin if old == before else old for old in lock.model),
         missing=tuple(entry for entry in lock.missing if entry.pin not in gone),
     )
-    write_file(world, lock_path, write_lock(filled_in, spec_path=renew_label(data)))
+    write_file(world, lock_path, write_lock(filled_in, spec_path=renew_path(data.decode())))
     return gone
 
 

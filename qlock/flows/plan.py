@@ -12,8 +12,9 @@ from typing import Literal
 
 import msgspec
 
+from qlock.core.lock import renew_path
 from qlock.core.tasks import Task
-from qlock.flows.beside import renew_label, why_stale
+from qlock.flows.beside import why_stale
 from qlock.flows.refusal import refuse_missing
 from qlock.flows.submissions import known_tasks
 from qlock.flows.tasks import place_of
@@ -50,5 +51,5 @@ def plan(world: World, asked: Asked) -> Planned:
     stale = "" if asked.frozen else why_stale(world, asked.lock_path, place.lock, place.data)
     if stale:
         return Planned(state="stale", why=stale)
-    refuse_missing(place.lock, asked.lock_path, renew=renew_label(place.data))
+    refuse_missing(place.lock, asked.lock_path, renew=renew_path(place.data.decode()))
     return Planned(state="planned", tasks=known_tasks(place, shard_items=asked.shard_items))

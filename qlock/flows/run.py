@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from qlock.core.base import Count
-from qlock.core.lock import Lock
+from qlock.core.lock import Lock, renew_path
 from qlock.core.plan import Job, jobs, models_of
 from qlock.core.record import Record, Row, is_done
 from qlock.core.tasks import lock_of_task, task_named
@@ -25,7 +25,7 @@ from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
 from qlock.errors import EngineError, QlockError
 from qlock.flows.anchors import AnchorCheck, Anchors
-from qlock.flows.beside import build_folder, renew_label, spec_of, why_stale
+from qlock.flows.beside import build_folder, spec_of, why_stale
 from qlock.flows.copies import copied
 from qlock.flows.foreseen import foreseen
 from qlock.flows.grading import TrialFailure
@@ -125,7 +125,7 @@ def run(world: World, asked: Asked, open_engine: Opener, talk: Talk) -> Ran:
     stale = "" if asked.frozen else why_stale(world, lock_path, lock, data)
     if stale:
         return Ran(state="stale", why=stale)
-    refuse_missing(lock, lock_path, renew=renew_label(data))
+    refuse_missing(lock, lock_path, renew=renew_path(data.decode()))
     task = task_named(lock, asked.task) if asked.task else None
     lock = lock if task is None else lock_of_task(lock, task)
     places = Places(world, base=project_of(lock_path), folders=asked.models)

@@ -16,10 +16,11 @@ import msgspec
 from msgspec import UNSET
 
 from qlock.core.canon import to_struct
+from qlock.core.lock import renew_path
 from qlock.core.sbatch import Array, SlurmSpec, refuse_odd_path, script
 from qlock.core.tasks import Task, cuts_of_length
 from qlock.errors import InputError, UsageError
-from qlock.flows.beside import renew_label, spec_of, why_stale
+from qlock.flows.beside import spec_of, why_stale
 from qlock.flows.kept_base import holdings
 from qlock.flows.refusal import refuse_missing
 from qlock.flows.run_folder import RunFolder
@@ -99,7 +100,7 @@ def submit(world: World, asked: Asked) -> Submitted:
     stale = "" if asked.frozen else why_stale(world, lock_path, place.lock, place.data)
     if stale:
         return Submitted(state="stale", folder=folder.path, why=stale)
-    refuse_missing(place.lock, lock_path, renew=renew_label(place.data))
+    refuse_missing(place.lock, lock_path, renew=renew_path(place.data.decode()))
     if folder.seal() is not None:
         return Submitted(state="already-sealed", folder=folder.path)
     if asked.dry_run:

@@ -406,3 +406,5 @@ def test_the_first_line_says_how_to_renew_a_lock() -> None:
     text = lock_bytes(a_lock(), spec_path="specs/x.toml").decode()
     assert renew_path(text) == "specs/x.toml"
     assert renew_path("<<<<<<< HEAD\n" + text) == "SPEC"
+    odd = lock_bytes(a_lock(), spec_path="specs/qlock resolve x.toml").decode()
+    assert renew_path(odd) == "specs/qlock resolve x.toml"
