@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from qlock.core.base import Base, Count, Positive, Seconds
 from qlock.core.canon import check_version, from_json, json_bytes
-from qlock.core.digest import Digest, blake3_of, digest_of, digest_of_each
+from qlock.core.digest import Digest, digest_of, digest_of_each
 from qlock.core.exchange import Completed, Diverged, Failed, Outcome, Reading, Reply, Scored
 from qlock.errors import InputError
 
@@ -349,8 +349,3 @@ def run_answers_digest(jobs: tuple[SealedJob, ...]) -> str:
 def item_digest(id_: str, slices: dict[str, str], body: dict[str, Any]) -> str:
     """Digest of one item as it was asked and will be graded."""
     return digest_of("item", {"id": id_, "slices": slices, "body": body})
-
-
-def sealed(path: str, data: bytes) -> SealedFile:
-    """A file for the seal."""
-    return SealedFile(path=path, digest=blake3_of(data))

@@ -17,7 +17,7 @@ from qlock.core.record import Record
 from qlock.core.timing import timing_changes
 from qlock.errors import InputError
 from qlock.flows.run_folder import RunFolder
-from qlock.flows.segments import Segment
+from qlock.flows.segments import Segment, with_segment
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,5 +121,4 @@ def _change(
         other_timing=segment.other_timing | other_timing,
     )
     if after != segment:
-        every = (*before.segment[:number], after, *before.segment[number + 1 :])
-        folder.write_facts(msgspec.structs.replace(before, segment=every))
+        folder.write_facts(with_segment(before, number, after))

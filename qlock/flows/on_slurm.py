@@ -21,7 +21,7 @@ from qlock.core.spec import Spec
 from qlock.errors import AbsentError
 from qlock.flows.layout import resolving_folder
 from qlock.flows.resolve import read_spec_file
-from qlock.flows.submissions import last_error
+from qlock.flows.submissions import last_error, next_number
 from qlock.world.interface import Missing, SlurmTask, World
 
 _MOST_SAID_BYTES = 1 << 24
@@ -71,7 +71,7 @@ def resolve_script(world: World, asked: Asked) -> str:
     Raises:
         InputError: The spec is unreadable, or a path cannot stand in a batch script.
     """
-    return _script(world, asked, _next_number(_folder(world, asked)))
+    return _script(world, asked, next_number(_folder(world, asked)))
 
 
 def queue_resolve(world: World, asked: Asked) -> tuple[Queued, bool]:
@@ -90,7 +90,7 @@ def queue_resolve(world: World, asked: Asked) -> tuple[Queued, bool]:
                 hint=f"wait for it, or end it with `scancel {before.job}`",
             )
         return before, True
-    number = _next_number(folder)
+    number = next_number(folder)
     script = _script(world, asked, number)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -202,11 +202,6 @@ def _still_queued(world: World, folder: Path) -> Queued | None:
     data = world.files.read_bounded(paths[-1], _MOST_FILE_BYTES, "submission")
     queued = from_json(data, Queued, name=paths[-1].name)
     return queued if _element(world, queued) is not None else None
-
-
-def _next_number(folder: Path) -> int:
-    names = [path.stem for path in folder.glob("[0-9]*.sbatch")]
-    return max((int(name) for name in names if name.isdigit()), default=0) + 1
 
 
 def _folder(world: World, asked: Asked) -> Path:

@@ -46,7 +46,6 @@ from qlock.core.record import (
     line_bytes,
     read_record,
     run_answers_digest,
-    sealed,
 )
 from qlock.errors import AbsentError, InputError
 from qlock.flows.segments import FACTS_VERSION, RunFacts
@@ -242,7 +241,7 @@ class RunFolder:
         """
         name = items_name(digest)
         if (self.path / name).exists():
-            self.refuse_other_items(_digest_of_items(items), self.items(digest), name=name)
+            self.refuse_other_items(digest_of_items(items), self.items(digest), name=name)
         else:
             lines = [
                 json_bytes(ItemLine(id=item.id, slices=item.slices, body=item.body)) + b"\n" for item in items
@@ -255,7 +254,7 @@ class RunFolder:
         Raises:
             InputError: They are others.
         """
-        if _digest_of_items(items) != digest:
+        if digest_of_items(items) != digest:
             raise InputError(
                 "the items are not those that were asked: the file was edited",
                 hint="put it back as it was, or give another folder with --runs",
@@ -309,15 +308,16 @@ class RunFolder:
             if is_whole and (
                 name in ("facts.json", "lock.toml") or name.startswith(("record/", "grades/", "items/"))
             ):
-                yield sealed(name, self.read(name))
+                yield SealedFile(path=name, digest=self.digest(name))
 
 
-def _digest_of_items(items: tuple[Item, ...]) -> str:
+def digest_of_items(items: tuple[Item, ...]) -> str:
+    """Digest of a suite's items, in order: what a lock pins of them."""
     return items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items])
 
 
 def items_digest(items: list[tuple[str, str]]) -> str:
-    """Digest of a suite's items out of the id and digest of each, in order."""
+    """The same out of the id and digest of each."""
     return digest_of("items", items)
 
 

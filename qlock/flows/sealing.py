@@ -23,7 +23,7 @@ from qlock.flows.kept_base import base_of_job
 from qlock.flows.loaded import LoadedFile, is_untouched, lies_untouched, model_places
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.scores import write_grades
-from qlock.flows.segments import FACTS_VERSION, EngineEnd, RunFacts, Segment
+from qlock.flows.segments import FACTS_VERSION, EngineEnd, RunFacts, Segment, with_segment
 from qlock.world.interface import World
 
 
@@ -148,8 +148,7 @@ def note_loaded(folder: RunFolder, number: int, file: LoadedFile) -> None:
     before = folder.facts()
     segment = before.segment[number]
     after = msgspec.structs.replace(segment, loaded=(*segment.loaded, file))
-    segments = (*before.segment[:number], after, *before.segment[number + 1 :])
-    folder.write_facts(msgspec.structs.replace(before, segment=segments))
+    folder.write_facts(with_segment(before, number, after))
 
 
 def end_segment(
@@ -177,8 +176,7 @@ def end_segment(
         engine_log=engine.log,
         looked_again=looked_again,
     )
-    segments = (*before.segment[:number], ended, *before.segment[number + 1 :])
-    folder.write_facts(RunFacts(facts_version=FACTS_VERSION, segment=segments))
+    folder.write_facts(with_segment(before, number, ended))
 
 
 def seal_run(folder: RunFolder, lock: Lock, jobs: Iterable[Job], lock_bytes: bytes) -> Seal:

@@ -6,6 +6,8 @@ Lives here: the structs. Does not live here: where the file lies (``flows.run_fo
 
 from __future__ import annotations
 
+import msgspec
+
 from qlock.core import facts
 from qlock.core.base import Base, Count
 from qlock.flows.loaded import LoadedFile
@@ -61,3 +63,9 @@ class RunFacts(Base, frozen=True, kw_only=True):
 
     facts_version: Count
     segment: tuple[Segment, ...]
+
+
+def with_segment(run_facts: RunFacts, number: int, segment: Segment) -> RunFacts:
+    """The same facts with another segment of this number."""
+    before = run_facts.segment
+    return msgspec.structs.replace(run_facts, segment=(*before[:number], segment, *before[number + 1 :]))

@@ -48,9 +48,9 @@ def known_tasks(place: Place, *, shard_items: int | None = None) -> tuple[Task, 
     return planned(place, shard_items=shard_items or place.shard_items, queued=queued)
 
 
-def next_number(folder: RunFolder) -> int:
-    """Of the next submission; a script without a job (a kill in between) keeps its number."""
-    names = [path.stem for path in (folder.path / FOLDER).glob("[0-9]*.sbatch")]
+def next_number(scripts: Path) -> int:
+    """Of the next script in a folder of them; one without a job (a kill in between) keeps its number."""
+    names = [path.stem for path in scripts.glob("[0-9]*.sbatch")]
     return max((int(name) for name in names if name.isdigit()), default=0) + 1
 
 

@@ -200,7 +200,7 @@ def _arrays(
     cut: dict[int, dict[str, int]] = {}
     for task in todo:
         cut.setdefault(task.index // limit, {})[task.id] = task.index % limit
-    first = next_number(place.folder)
+    first = next_number(place.folder.path / FOLDER)
     found = []
     for number, tasks in enumerate(cut.values()):
         wishes = slurm

@@ -12,10 +12,10 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.lock import Lock, named
 from qlock.core.plan import Job, prompts_of
-from qlock.core.record import Part, Record, Row, SealedJob, item_digest
+from qlock.core.record import Part, Record, Row, SealedJob
 from qlock.errors import InputError
 from qlock.flows.conditions import keep_conditions
-from qlock.flows.run_folder import TASKS, RunFolder, items_digest, run_folders
+from qlock.flows.run_folder import TASKS, RunFolder, digest_of_items, run_folders
 from qlock.world.interface import World
 
 
@@ -121,6 +121,6 @@ def _record(other: RunFolder, sealed_job: SealedJob, *, source: str) -> Record:
 def _take_items(folder: RunFolder, other: RunFolder, digest: str, *, job: str, source: str) -> None:
     """Keep the items that were asked there."""
     items = other.items(digest)
-    if items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items]) != digest:
+    if digest_of_items(items) != digest:
         raise InputError(f"the items of `{job}` in `{source}` are not those that were asked")
     folder.write_items(digest, items)

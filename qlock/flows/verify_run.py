@@ -26,13 +26,13 @@ import msgspec
 from qlock.core.base import Base, Count
 from qlock.core.lock import Lock, lock_digest, named
 from qlock.core.plan import Job, jobs
-from qlock.core.record import Grade, Record, Seal, SealedJob, item_digest, run_answers_digest
+from qlock.core.record import Grade, Record, Seal, SealedJob, run_answers_digest
 from qlock.core.tasks import task_named
 from qlock.errors import AbsentError, InputError
 from qlock.flows.fitting import locked_items, misfits
 from qlock.flows.grading import told
 from qlock.flows.kinds import suite_kind
-from qlock.flows.run_folder import RunFolder, items_digest, items_name, run_folders
+from qlock.flows.run_folder import RunFolder, digest_of_items, items_name, run_folders
 from qlock.flows.scores import JobScore, grades_of, job_scores
 from qlock.world.interface import World
 
@@ -184,9 +184,7 @@ class _Look:
         locked = locked_items(lock, job)
         name = items_name(locked)
         if name in self._intact:
-            items = self._folder.items(locked)
-            asked = [(item.id, item_digest(item.id, item.slices, item.body)) for item in items]
-            self._equal(f"{name}: items_digest", locked, items_digest(asked))
+            self._equal(f"{name}: items_digest", locked, digest_of_items(self._folder.items(locked)))
         elif not any(fault.what == name for fault in self.faults):
             self.faults.append(Fault(what=name, expected=f"the items of {job.name}", found="missing"))
 

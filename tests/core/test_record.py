@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qlock.core.canon import from_json
-from qlock.core.digest import blake3_of
 from qlock.core.effects import leaves
 from qlock.core.exchange import Called, Completed, Diverged, Failed, Right, Scored
 from qlock.core.record import (
@@ -31,7 +30,6 @@ from qlock.core.record import (
     lines_of,
     read_record,
     run_answers_digest,
-    sealed,
     tokens_of,
 )
 from qlock.errors import ExitCode, InputError
@@ -295,11 +293,6 @@ def test_the_answers_of_a_run_are_those_of_its_jobs() -> None:
     )
     assert run_answers_digest((a,)) != whole
     assert run_answers_digest((a, msgspec.structs.replace(b, answers_digest=a_digest("")))) != whole
-
-
-def test_a_sealed_file() -> None:
-    found = sealed("lock.toml", b"abc")
-    assert (found.path, found.digest) == ("lock.toml", blake3_of(b"abc"))
 
 
 @pytest.mark.parametrize("version", [0, 2])

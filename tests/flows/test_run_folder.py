@@ -16,17 +16,16 @@ from qlock.core.record import (
     Record,
     Row,
     answers_digest,
-    item_digest,
     line_bytes,
     run_answers_digest,
 )
 from qlock.errors import AbsentError, InputError
 from qlock.flows.run_folder import (
     RunFolder,
+    digest_of_items,
     folder_name,
     folder_of_lock,
     header_of,
-    items_digest,
     items_name,
     next_repeat,
     row_bytes,
@@ -162,7 +161,7 @@ def test_grades_stand_apart_and_name_the_record_they_are_of(folder: RunFolder) -
 
 def test_items_are_kept_by_the_digest_of_their_order_and_content(folder: RunFolder) -> None:
     items = (Item(id="a\u2028", slices={"s": "x"}, body={"n": 1}), Item(id="b", slices={}, body={}))
-    digest = items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items])
+    digest = digest_of_items(items)
     folder.write_items(digest, items)
     folder.write_items(digest, items)
     assert folder.items(digest) == items
@@ -171,7 +170,7 @@ def test_items_are_kept_by_the_digest_of_their_order_and_content(folder: RunFold
 
 def test_items_that_were_edited_are_refused(folder: RunFolder) -> None:
     items = (Item(id="a", slices={}, body={"n": 1}),)
-    digest = items_digest([(item.id, item_digest(item.id, item.slices, item.body)) for item in items])
+    digest = digest_of_items(items)
     folder.write_items(digest, items)
     path = folder.path / items_name(digest)
     path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":2'))

@@ -33,12 +33,12 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def test_they_are_read_back_in_their_order(folder: RunFolder) -> None:
-    assert (submissions(folder), next_number(folder)) == ((), 1)
+    assert (submissions(folder), next_number(folder.path / "slurm")) == ((), 1)
     for number in (10, 2, 1):
         script_path(folder, number).write_text("")
         write_submission(folder, submission(number, str(number), a=0))
     assert [one.number for one in submissions(folder)] == [1, 2, 10]
-    assert next_number(folder) == 11
+    assert next_number(folder.path / "slurm") == 11
 
 
 def test_the_newest_element_of_a_task_counts() -> None:
