@@ -376,11 +376,6 @@ def _verdict(found: PairedScores, pairing: Pairing, pairs: int) -> tuple[Verdict
     if p_value >= ALPHA:
         return "no-difference-seen", "this is no proof that there is none"
     assert isinstance(found.levels, Levels)
-    if found.measure == "kld" and 0.0 in (found.levels.a, found.levels.b):
-        return (
-            "withheld",
-            "one side is the reference itself: the distance is the figure, and no test says more",
-        )
     gain = found.levels.change
     if is_cost(found.measure):
         gain = -gain
