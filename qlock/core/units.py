@@ -20,11 +20,6 @@ def seconds_of_ms(duration_ms: float) -> float:
     return duration_ms / 1e3
 
 
-def joules_of_mj(energy_mj: float) -> float:
-    """Joules in an energy of millijoules (what NVML counts)."""
-    return energy_mj / 1e3
-
-
 def watts_of_mw(power_mw: float) -> float:
     """Watts in a power of milliwatts (what NVML reports)."""
     return power_mw / 1e3

@@ -1,7 +1,6 @@
 """NVIDIA's cards, through NVML. The only module that imports ``pynvml``, and only when it is asked.
 
-Lives here: which cards this process may see, what each is, and how much energy one has used. Does not live here:
-energy between two moments (``core.energy``), which cards are meant (``flows.device``), whether a card is the locked
+Lives here: which cards this process may see, and what each is. Does not live here: which cards are meant (``flows.device``), whether a card is the locked
 one (``core.verify``).
 
 Three outcomes are kept apart: cards were seen; there is nothing to ask (``Missing``: no library, no driver); the
@@ -15,16 +14,13 @@ import contextlib
 import importlib
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import UNSET
 
-from qlock.core.energy import NOT_AVAILABLE_MJ
 from qlock.core.facts import Gpu
 from qlock.errors import AbsentError
 from qlock.world.interface import GpuSeen, Missing
-
-T = TypeVar("T")
 
 _NO_PERMISSION = "NVMLError_NoPermission"
 _NO_DRIVER = {
@@ -66,35 +62,6 @@ def gpus(*, nvml: ModuleType | None = None) -> tuple[GpuSeen, ...] | Missing:
     Raises:
         AbsentError: The driver is there and a question about a card failed.
     """
-    return _asking(_cards, nvml)
-
-
-def energy_mj(uuid: str, *, nvml: ModuleType | None = None) -> int | Missing:
-    """Millijoules that a card has used since its driver was loaded; a slice of a card tells none.
-
-    Args:
-        uuid: Of the card.
-        nvml: Stands in for ``pynvml`` in tests.
-
-    Raises:
-        AbsentError: The driver is there, and the card is not or did not answer.
-    """
-
-    def counter(driver: _Driver) -> int | Missing:
-        whom = f"GPU `{uuid}`"
-        card = driver.ask(whom, "nvmlDeviceGetHandleByUUID", uuid)
-        told = driver.tell(whom, "nvmlDeviceGetTotalEnergyConsumption", card)
-        match told:
-            case Missing() | int() if told != NOT_AVAILABLE_MJ:
-                return told
-            case _:
-                return Missing(why=_UNTOLD["NVMLError_NotSupported"])
-
-    return _asking(counter, nvml)
-
-
-def _asking(question: Callable[[_Driver], T | Missing], nvml: ModuleType | None) -> T | Missing:
-    """The answer of a driver that is started and let go again."""
     if nvml is None:
         try:
             nvml = importlib.import_module("pynvml")
@@ -105,7 +72,7 @@ def _asking(question: Callable[[_Driver], T | Missing], nvml: ModuleType | None)
     if why:
         return Missing(why=why)
     try:
-        return question(driver)
+        return _cards(driver)
     finally:
         driver.stop()
 

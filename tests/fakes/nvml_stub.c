@@ -7,10 +7,9 @@
  *   fail nvmlInitWithFlags 9      this function answers this error (before any card: for every card)
  *   card                          what follows belongs to a new card
  *   slice                         what follows belongs to a new MIG slice of that card; the card is in MIG mode
- *   name uuid bus pci memory capability cores ecc power sms instance energy
+ *   name uuid bus pci memory capability cores ecc power sms instance
  *
- * "energy" may give several numbers: each call takes the next, and the last one stays. Without the file the driver is
- * not loaded. What a card has no line for is "not supported".
+ * Without the file the driver is not loaded. What a card has no line for is "not supported".
  */
 
 #include <stdint.h>
@@ -19,7 +18,7 @@
 #include <string.h>
 
 enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NOT_LOADED = 9, UNKNOWN = 999 };
-enum { MOST_CARDS = 8, MOST_SLICES = 7, MOST_FAILS = 32, MOST_READINGS = 8 };
+enum { MOST_CARDS = 8, MOST_SLICES = 7, MOST_FAILS = 32 };
 
 typedef struct {
     char function[80];
@@ -30,8 +29,7 @@ typedef struct Part {
     char name[96], uuid[96], bus[32];
     uint32_t pci, cores, power, sms, gi, ci;
     int major, minor, ecc, has_capability, has_ecc, is_slice;
-    uint64_t memory, energy[MOST_READINGS];
-    int readings, reading;
+    uint64_t memory;
     int fail_count;
     Fail fails[MOST_FAILS];
     int slice_count;
@@ -122,14 +120,6 @@ static void read_line(char *line, Part **now) {
         part->sms = strtoul(rest, NULL, 0);
     } else if (strcmp(word, "instance") == 0) {
         if (sscanf(rest, "%u %u", &part->gi, &part->ci) != 2) broken(line);
-    } else if (strcmp(word, "energy") == 0) {
-        char *end;
-        while (part->readings < MOST_READINGS) {
-            uint64_t number = strtoull(rest, &end, 0);
-            if (end == rest) break;
-            part->energy[part->readings++] = number;
-            rest = end;
-        }
     } else {
         broken(line);
     }
@@ -299,12 +289,4 @@ int nvmlDeviceGetComputeInstanceId(Part *part, unsigned int *out) {
     ASK(part);
     *out = part->ci;
     return part->is_slice ? OK : NOT_FOUND;
-}
-
-int nvmlDeviceGetTotalEnergyConsumption(Part *part, unsigned long long *out) {
-    ASK(part);
-    if (part->readings == 0) return NOT_SUPPORTED;
-    *out = part->energy[part->reading];
-    if (part->reading + 1 < part->readings) part->reading++;
-    return OK;
 }

@@ -15,12 +15,10 @@ import msgspec
 import pynvml
 import pytest
 
-from qlock.core.energy import energy_j
 from qlock.core.facts import Gpu
-from qlock.core.stats import CannotTell
 from qlock.errors import AbsentError
 from qlock.world.interface import GpuSeen, Missing
-from qlock.world.nvml import energy_mj, gpus
+from qlock.world.nvml import gpus
 from tests.fakes.nvml import A100_40, A100_80, H100_PCIE, H100_SXM, SLICES, VGPU, StubbedNvml, script
 
 H200 = {
@@ -33,7 +31,6 @@ H200 = {
     "power": 700_000,
     "cores": 16_896,
     "ecc": [1, 1],
-    "energy": 5_000,
     "slices": None,
 }
 AS_SEEN = Gpu(
@@ -81,7 +78,6 @@ class FakeNvml(ModuleType):
             "nvmlDeviceGetEnforcedPowerLimit": "power",
             "nvmlDeviceGetNumGpuCores": "cores",
             "nvmlDeviceGetEccMode": "ecc",
-            "nvmlDeviceGetTotalEnergyConsumption": "energy",
             "nvmlDeviceGetGpuInstanceId": "gi",
             "nvmlDeviceGetComputeInstanceId": "ci",
         }
@@ -92,7 +88,6 @@ class FakeNvml(ModuleType):
             "nvmlDeviceGetHandleByIndex": lambda index: self._answer(
                 self.cards[index].get("handle", self.cards[index])
             ),
-            "nvmlDeviceGetHandleByUUID": lambda uuid: next(c for c in self.cards if c["uuid"] == uuid),
             "nvmlDeviceGetAttributes": lambda part: SimpleNamespace(
                 multiprocessorCount=self._answer(part["sms"])
             ),
@@ -262,19 +257,6 @@ def test_a_card_that_cannot_be_reached_is_an_error() -> None:
     assert str(caught.value) == "GPU `0` does not answer `nvmlDeviceGetHandleByIndex`: GPU is lost"
 
 
-@pytest.mark.parametrize(
-    "answer, energy",
-    [
-        (5_000, 5_000),
-        (0, 0),
-        (2**64 - 1, Missing(why="the card does not tell it")),
-        (pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED), Missing(why="the card does not tell it")),
-    ],
-)
-def test_energy_is_a_count_or_missing(answer: Any, energy: int | Missing) -> None:
-    assert energy_mj(str(H200["uuid"]), nvml=FakeNvml({**H200, "energy": answer})) == energy
-
-
 def test_a_question_that_fails_is_an_error_and_the_driver_is_let_go() -> None:
     nvml = FakeNvml({**H200, "power": pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)})
     with pytest.raises(AbsentError) as caught:
@@ -421,37 +403,3 @@ def test_a_driver_that_fails_through_the_real_package(nvml_library: Path, before
     with pytest.raises(AbsentError) as caught:
         machine(nvml_library, A100_40, before=before).gpus()
     assert str(caught.value) == message
-
-
-A100_UUID = "GPU-a1000040-0000-4000-8000-000000000001"
-
-
-@pytest.mark.parametrize(
-    "line, energy",
-    [
-        ("energy 1000 3500", 2.5),
-        ("", CannotTell(why="the card does not tell it")),
-        (
-            "energy 9000000 4000",
-            CannotTell(
-                why="the energy counter went back from 9000000 to 4000 mJ: the driver was loaded anew"
-            ),
-        ),
-        ("energy 5 18446744073709551615", CannotTell(why="the card does not tell it")),
-    ],
-)
-def test_energy_of_a_window_through_the_real_package(
-    nvml_library: Path, line: str, energy: float | CannotTell
-) -> None:
-    card = A100_40.replace("energy 1000 3500", line)
-    before, after = (
-        CannotTell(why=reading.why) if isinstance(reading, Missing) else reading
-        for reading in machine(nvml_library, card).energy_mj(A100_UUID, times=2)
-    )
-    assert energy_j(before, after) == energy
-
-
-def test_energy_of_a_card_that_is_not_there(nvml_library: Path) -> None:
-    with pytest.raises(AbsentError) as caught:
-        machine(nvml_library, A100_80).energy_mj(A100_UUID, times=1)
-    assert str(caught.value) == f"GPU `{A100_UUID}` does not answer `nvmlDeviceGetHandleByUUID`: Not Found"
