@@ -59,8 +59,6 @@ _BACKTICKS = re.compile(r"`+")
 
 _KEPT: dict[Newlines, str] = {"keep": "\n", "arrow": ""}
 
-_FORMULA_STARTS = tuple("=+-@＝＋－＠")
-
 
 def visible(text: str, *, keep: str = "") -> str:
     r"""The text with every hidden character written out, except those in ``keep``.
@@ -174,20 +172,6 @@ def for_markdown_block(text: str, *, limit: int = DEFAULT_LIMIT) -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(body)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{body}\n{fence}"
-
-
-def for_csv(text: str, *, limit: int = DEFAULT_LIMIT, newlines: Newlines = "keep") -> str:
-    """The content of one CSV cell, which no spreadsheet takes for a formula.
-
-    A text whose first visible character is ``=``, ``+``, ``-``, ``@`` or a full-width form of these, or that
-    begins with a tab, carriage return or line feed, gets a ``'`` in front. Quotes are the writer's: use
-    ``csv.writer(…, quoting=csv.QUOTE_ALL)``, since a spreadsheet that splits at semicolons finds further cells
-    in an unquoted one. Numbers of qlock's own are written as numbers and do not come here.
-    """
-    cell = _shortened(text, limit=limit, keep=_KEPT[newlines])
-    if text[:1] in ("\t", "\r", "\n") or cell.lstrip().startswith(_FORMULA_STARTS):
-        return f"'{cell}"
-    return cell
 
 
 def _shortened(text: str, *, limit: int, keep: str) -> str:

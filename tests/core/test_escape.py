@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import unicodedata
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -130,30 +128,6 @@ def test_xml_holds_no_tag_and_keeps_lines_in_attributes() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, cell",
-    [
-        ('=HYPERLINK("x")', '\'=HYPERLINK("x")'),
-        ("+1", "'+1"),
-        ("-1", "'-1"),
-        ("@SUM", "'@SUM"),
-        ("\t=1", "'\\t=1"),
-        ("\r1", "'\\r1"),
-        ("\n1", "'\n1"),
-        ("  =1", "'  =1"),
-        ("＝1", "'＝1"),
-        ("plain = 1", "plain = 1"),
-        ("", ""),
-    ],
-)
-def test_no_csv_cell_is_a_formula(text: str, cell: str) -> None:
-    assert escape.for_csv(text) == cell
-
-
-def test_csv_can_show_line_feeds_as_arrows() -> None:
-    assert escape.for_csv("a\nb", newlines="arrow") == "a↵b"
-
-
-@pytest.mark.parametrize(
     "text, line",
     [
         ("<img src=x>", "&lt;img src=x&gt;"),
@@ -248,7 +222,6 @@ def test_no_output_holds_a_hidden_character(text: str) -> None:
     assert hidden(escape.for_markdown_block(text), allowed="\n\t") == []
     assert hidden(escape.for_html(text), allowed="\n\t") == []
     assert hidden(escape.for_xml(text)) == []
-    assert hidden(escape.for_csv(text), allowed="\n") == []
 
 
 def test_every_hidden_code_point_is_known() -> None:
@@ -320,18 +293,6 @@ def test_a_markdown_block_holds_the_visible_text(text: str) -> None:
     tokens = MarkdownIt("commonmark").parse(escape.for_markdown_block(text) + "\n\nafter\n")
     assert [token.type for token in tokens[:2]] == ["fence", "paragraph_open"]
     assert tokens[0].content == escape.visible(text, keep="\n\t") + "\n"
-
-
-@given(ANY_TEXT)
-def test_csv_reads_back_and_starts_no_formula(text: str) -> None:
-    cell = escape.for_csv(text)
-    stream = io.StringIO(newline="")
-    csv.writer(stream, quoting=csv.QUOTE_ALL).writerow([cell, "next"])
-    assert next(csv.reader(io.StringIO(stream.getvalue(), newline=""))) == [cell, "next"]
-    assert cell.removeprefix("'") == escape.visible(text, keep="\n") or cell == escape.visible(
-        text, keep="\n"
-    )
-    assert not cell.lstrip().startswith(("=", "+", "-", "@"))
 
 
 @given(ANY_TEXT, st.integers(min_value=1, max_value=60))
