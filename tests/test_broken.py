@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 
 from qlock.core.lock import read_lock
-from qlock.core.record import Record, lines_of, read_record
+from qlock.core.record import Record, read_record
 from qlock.core.spec import read_spec
 from qlock.errors import ExitCode, InputError
 from tests.broken.make import FOLDER, broken
 
 
 def record_of(data: bytes, *, name: str) -> Record:
-    return read_record(lines_of(data), name=name)
+    return read_record(io.BytesIO(data), name=name)
 
 
 REMEDY = "if this is meant: python -m tests.broken.make"

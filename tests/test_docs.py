@@ -13,7 +13,7 @@ from msgspec import NODEFAULT, UNSET
 
 from qlock.core.base import Base
 from qlock.core.exchange import Right
-from qlock.core.rules import RULES, GateSpec
+from qlock.core.rules import GateSpec, Rule
 from qlock.core.sbatch import SlurmSpec
 from qlock.core.spec import (
     AnchorSpec,
@@ -123,12 +123,12 @@ def test_every_rule_of_a_gate_is_there_with_its_keys() -> None:
     suites = {kind: suite_kind(kind).gates for kind in members("qlock.suites")}
     expected = [
         (f"`{rule}`", quoted(keys[rule]), quoted(kind for kind in sorted(suites) if rule in suites[kind]))
-        for rule in RULES
+        for rule in get_args(Rule)
     ]
     second = re.findall(r"(?:^\|.*\n)+", section("Gates"), re.MULTILINE)[1]
     rows = [[cell.strip() for cell in line.split("|")] for line in second.splitlines()[2:]]
     assert [tuple(row[1:4]) for row in rows] == expected
-    assert set(keys) == set(RULES)
+    assert set(keys) == set(get_args(Rule))
 
 
 def quoted(names: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ Lives here: the structs, reading with the rules of damage, and the digests. Does
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -242,15 +242,6 @@ def read_record(lines: Iterable[bytes], *, name: str, shared: Shared | None = No
     record = Record(header=header, rows=tuple(rows.values()), closing=closing, torn_bytes=torn_bytes)
     _check_closing(record, name)
     return record
-
-
-def lines_of(data: bytes) -> Iterator[bytes]:
-    """The lines of a file that is in memory, each with its newline, the last one without where it has none."""
-    start = 0
-    while start < len(data):
-        end = data.find(b"\n", start) + 1 or len(data)
-        yield data[start:end]
-        start = end
 
 
 class Shared:

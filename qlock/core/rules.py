@@ -6,7 +6,7 @@ suite (``core.spec``), and what a rule comes to (``core.gates``).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -81,7 +81,6 @@ Rule = Literal[
     "speed-at-least",
     "memory-at-most",
 ]
-RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 def rule_of(gate: GateSpec) -> Rule:
