@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qlock.cli.shown import whole_path
+from qlock.core.escape import for_shell
 from qlock.errors import AbsentError, InputError
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def lock_asked(world: World, path: Path) -> tuple[Path, Lock]:
         )
     if _is(_SPEC, world, whole, "lock"):
         raise InputError(
-            f"`{path}` is a spec, expected a lock", hint=f"make a lock of it with `qlock resolve {path}`"
+            f"`{path}` is a spec, expected a lock",
+            hint=f"make a lock of it with `qlock resolve {for_shell(str(path))}`",
         )
     return whole, read_lock_file(world, whole)[0]
 

@@ -12,6 +12,7 @@ import click
 
 from qlock.cli.asked import folder_asked, lock_asked
 from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
+from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _say(means: Means, fetched: Fetched, lock: str) -> None:
         many = len(fetched.absent)
         files = "1 file is" if many == 1 else f"{many} files are"
         talk.say("error", f"{files} not here ({size}), and no network may be used")
-        talk.say("hint", f"run `qlock fetch {lock}` where there is a network")
+        talk.say("hint", f"run `qlock fetch {for_shell(str(lock))}` where there is a network")
         return
     if not fetched.file:
         talk.say("ok", "the lock names no files that lie elsewhere")
@@ -100,4 +101,4 @@ def _say(means: Means, fetched: Fetched, lock: str) -> None:
     files = "1 file is" if len(fetched.file) == 1 else f"{len(fetched.file)} files are"
     talk.say("ok", f"{files} here and as locked; {pins}")
     if any(entry.until == "prove" for entry in fetched.missing):
-        talk.say("hint", f"pin what only the engine knows with `qlock resolve {fetched.renew}`")
+        talk.say("hint", f"pin what only the engine knows with `qlock resolve {for_shell(fetched.renew)}`")

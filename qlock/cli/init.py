@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from qlock.cli.shown import Answer, Means, readable, short_path
+from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
 
@@ -25,6 +26,7 @@ def verb(means: Means, /, *, name: str) -> Answer:
     path = short_path(world, init(world, name))
     means.talk.verb("Wrote", path)
     means.talk.say(
-        "hint", f"write the paths of your own models, text and items into it, then run `qlock resolve {path}`"
+        "hint",
+        f"write the paths of your own models, text and items into it, then run `qlock resolve {for_shell(str(path))}`",
     )
     return Answer(ExitCode.YES, f"{readable(path)}\n")

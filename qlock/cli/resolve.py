@@ -13,6 +13,7 @@ import click
 from qlock.cli.asked import folder_asked, spec_asked
 from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
 from qlock.cli.waiting import resolve_on_slurm
+from qlock.core.escape import for_shell
 from qlock.core.units import count_text
 from qlock.errors import ExitCode, UsageError
 
@@ -118,7 +119,7 @@ def _resolve(means: Means, line: Line) -> Answer:
     if line.check and resolved.state != "same":
         means.talk.say("error", f"`{short_path(world, resolved.path)}` is not up to date")
         if not resolved.moves:
-            means.talk.say("hint", f"run `qlock resolve {line.spec}`")
+            means.talk.say("hint", f"run `qlock resolve {for_shell(str(line.spec))}`")
     _say_how_to_move(means, line, resolved)
     return Answer(_exit_code(line, resolved), _data(world, line, resolved, changes, written=written))
 
@@ -231,7 +232,8 @@ def _say_how_to_move(means: Means, line: Line, resolved: Resolved) -> None:
     names = " ".join(f"--upgrade {name}" for name in dict.fromkeys(move.name for move in resolved.moves))
     done = "" if line.check or line.dry_run else "nothing was written; "
     means.talk.say(
-        "hint", f"{done}bring back what was locked, or let it move with `qlock resolve {line.spec} {names}`"
+        "hint",
+        f"{done}bring back what was locked, or let it move with `qlock resolve {for_shell(str(line.spec))} {names}`",
     )
 
 

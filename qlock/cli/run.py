@@ -27,6 +27,7 @@ from qlock.cli.shown import (
     short_path,
     whole_path,
 )
+from qlock.core.escape import for_shell
 from qlock.core.units import count_text
 from qlock.errors import ExitCode, UsageError
 
@@ -165,7 +166,7 @@ def _say_unfinished(talk: Talk, world: World, asked: Asked, line: Line) -> None:
         )
         talk.say(
             "hint",
-            f"rather finish tasks with `qlock run {line.lock} --task ID` or `qlock submit`, then `qlock merge {line.lock}`",
+            f"rather finish tasks with `qlock run {for_shell(str(line.lock))} --task ID` or `qlock submit`, then `qlock merge {for_shell(str(line.lock))}`",
         )
 
 
@@ -281,7 +282,10 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
     match ran.state:
         case "sealed" if line.task:
             talk.say("ok", f"task `{line.task}` is done, {ran.measured} items measured")
-            talk.say("hint", f"when all tasks are done, bring them together with `qlock merge {line.lock}`")
+            talk.say(
+                "hint",
+                f"when all tasks are done, bring them together with `qlock merge {for_shell(str(line.lock))}`",
+            )
         case "sealed":
             talk.say(
                 "ok",
@@ -305,11 +309,15 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
             talk.say("error", "refused: this is not what is locked")
         case "absent":
             talk.say("error", "files that the lock names are not here")
-            talk.say("hint", f"say where they lie with --models DIR, or `qlock fetch {line.lock}`")
+            talk.say(
+                "hint", f"say where they lie with --models DIR, or `qlock fetch {for_shell(str(line.lock))}`"
+            )
         case "incomplete":
             why = f", {ran.why}" if ran.why else ""
             talk.say("error", f"incomplete{why}: `{folder}` still misses items")
-            talk.say("hint", f"run `qlock run {line.lock}` again; it asks only what is missing")
+            talk.say(
+                "hint", f"run `qlock run {for_shell(str(line.lock))}` again; it asks only what is missing"
+            )
 
 
 def _data(world: World, ran: Ran, forced: tuple[str, ...], *, as_json: bool) -> str:

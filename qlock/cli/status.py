@@ -12,6 +12,7 @@ import click
 
 from qlock.cli.asked import runs_option
 from qlock.cli.shown import Answer, Means, document, short_path, whole_path
+from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
     is_done = set(count) <= {"done"}
     talk.say("ok" if is_done else "note", ", ".join(f"{number} {state}" for state, number in count.items()))
     if is_done and not seen.is_sealed:
-        talk.say("hint", f"bring the tasks together with `qlock merge {path}`")
+        talk.say("hint", f"bring the tasks together with `qlock merge {for_shell(str(path))}`")
     code = ExitCode.YES if is_done else ExitCode.INCOMPLETE
     if not as_json:
         return Answer(code)

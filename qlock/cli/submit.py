@@ -13,6 +13,7 @@ import click
 
 from qlock.cli.asked import folder_asked, lock_asked, runs_option
 from qlock.cli.shown import Answer, Means, counted, document, readable, short_path, whole_path
+from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _say(means: Means, said: Submitted, lock: Path) -> None:
                 "ok",
                 f"queued {counted(len(said.tasks))} as job{many} {jobs} ({counts}); script{many} {where}",
             )
-            talk.say("hint", f"see how far they are with `qlock status {lock}`")
+            talk.say("hint", f"see how far they are with `qlock status {for_shell(str(lock))}`")
         case "dry-run":
             arrays = "" if len(said.arrays) == 1 else f" as {len(said.arrays)} arrays"
             talk.say("note", f"would queue {counted(len(said.tasks))}{arrays} ({counts})")
@@ -121,7 +122,7 @@ def _say(means: Means, said: Submitted, lock: Path) -> None:
         case "nothing-left":
             talk.say("ok", f"nothing to queue: {counts}")
             if not said.under_way:
-                talk.say("hint", f"bring the tasks together with `qlock merge {lock}`")
+                talk.say("hint", f"bring the tasks together with `qlock merge {for_shell(str(lock))}`")
         case "stale":
             talk.say("error", f"the lock is stale: {said.why}")
             talk.say("hint", "renew it with `qlock resolve`, or trust it with --frozen")

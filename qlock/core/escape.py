@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 from typing import Literal
 
 Newlines = Literal["keep", "arrow"]
@@ -94,6 +95,11 @@ def for_terminal(text: str, *, limit: int = DEFAULT_LIMIT, newlines: Newlines = 
 def for_message(text: str) -> str:
     """One line of at most 200 characters, for an error message or a table cell; the middle gives way."""
     return _shortened(text, limit=MESSAGE_LIMIT, keep="")
+
+
+def for_shell(word: str) -> str:
+    """A word of a command line for people to type, quoted where a shell asks for it; bounded as ``for_message``."""
+    return for_message(shlex.quote(word))
 
 
 def for_html(text: str, *, limit: int = DEFAULT_LIMIT) -> str:

@@ -23,7 +23,7 @@ from qlock.core.base import Base, Count, Day, Finite, Name, Positive, refuse_no_
 from qlock.core.canon import check_version, decode_text, read_toml_table, to_whole_struct, toml_text
 from qlock.core.digest import Digest, blake3_of
 from qlock.core.effects import keyed
-from qlock.core.escape import for_message, visible
+from qlock.core.escape import for_message, for_shell, visible
 from qlock.core.recipe import RecipeRow
 from qlock.core.rules import GateSpec, suite_of
 from qlock.core.spec import AnchorSpec, CompareSpec, PromptSpec, Repeats, SamplingSpec
@@ -189,6 +189,10 @@ def read_lock(data: bytes, *, name: str) -> Lock:
     """
     text = decode_text(data, name=name)
     table = read_toml_table(data, name=name)
+    if "spec_version" in table and "lock_version" not in table:
+        raise InputError(
+            "this is a spec, expected a lock", hint="give the lock that `qlock resolve` makes of it"
+        ).in_document(name)
     check_version("lock_version", table, LOCK_VERSION, name=name)
     if "\r\n" in text:
         raise InputError(
@@ -218,7 +222,7 @@ def is_sealed(text: str) -> bool:
 def _remedy(text: str) -> str:
     """What to do about a lock of this text that cannot be read: one thing where somebody edited it, else another."""
     who = "another qlock wrote it:" if is_sealed(text) else "restore it from git, or"
-    return f"{who} make it anew with `qlock resolve --upgrade all {for_message(renew_path(text))}`"
+    return f"{who} make it anew with `qlock resolve --upgrade all {for_shell(renew_path(text))}`"
 
 
 def renew_path(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qlock.core.escape import for_message
+from qlock.core.escape import for_shell
 from qlock.core.lock import Lock, read_lock, renew_path
 from qlock.errors import InputError
 from qlock.flows.kinds import params_of, suite_kind
@@ -34,7 +34,7 @@ def read_lock_file(world: World, path: Path) -> tuple[Lock, bytes]:
     except InputError as error:
         # As a lock it can be read, so `resolve` keeps its pins.
         error.hint = (
-            f"another qlock wrote it: renew it with `qlock resolve {for_message(renew_path(data.decode()))}`"
+            f"another qlock wrote it: renew it with `qlock resolve {for_shell(renew_path(data.decode()))}`"
         )
         raise error.in_document(path.name) from None
     return lock, data

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from qlock.core.escape import for_message
+from qlock.core.escape import for_message, for_shell
 from qlock.core.fact_names import is_fact, nearest_fact
 from qlock.core.lock import Lock
 from qlock.core.verify import Finding, refuses
@@ -78,9 +78,13 @@ def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
     if not open_pins:
         return
     pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
-    command = f"`qlock resolve {renew}`" if renew else f"`qlock resolve` on the spec of `{lock_path.name}`"
+    command = (
+        f"`qlock resolve {for_shell(renew)}`"
+        if renew
+        else f"`qlock resolve` on the spec of `{lock_path.name}`"
+    )
     if any(entry.until == "fetch" for entry in open_pins):
-        command = f"`qlock fetch {lock_label(lock_path)}`, then {command}"
+        command = f"`qlock fetch {for_shell(lock_label(lock_path))}`, then {command}"
     raise RefusedError(
         f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
         hint=f"run {command}, on the machine that shall run it",

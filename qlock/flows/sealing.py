@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from qlock import __version__
+from qlock.core.escape import for_shell
 from qlock.core.lock import Lock
 from qlock.core.plan import Job, models_of
 from qlock.core.record import Record, Seal, SealedJob, run_answers_digest
@@ -232,5 +233,5 @@ def refuse_broken(folder: RunFolder, seal: Seal) -> None:
 def _broken(folder: RunFolder, why: str) -> InputError:
     return InputError(
         f"the run in `{folder.path}` is not as it was sealed: {why}",
-        hint=f"look at all of it with `qlock verify {folder.path}`",
+        hint=f"look at all of it with `qlock verify {for_shell(str(folder.path))}`",
     )

@@ -38,7 +38,10 @@ class Submission(Base, frozen=True, kw_only=True):
 def submissions(folder: RunFolder) -> tuple[Submission, ...]:
     """Every submission of a run, first to last."""
     paths = (folder.path / FOLDER).glob("[0-9]*.json")
-    found = [from_json(folder.read(f"{FOLDER}/{path.name}"), Submission, name=path.name) for path in paths]
+    found = [
+        from_json(folder.read(f"{FOLDER}/{path.name}"), Submission, name=f"{FOLDER}/{path.name}")
+        for path in paths
+    ]
     return tuple(sorted(found, key=lambda one: one.number))
 
 

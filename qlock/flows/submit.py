@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from qlock.core.canon import to_struct
+from qlock.core.escape import for_shell
 from qlock.core.lock import renew_path
 from qlock.core.sbatch import Array, SlurmSpec, refuse_odd_path, script
 from qlock.core.tasks import Task, cuts_of_length
@@ -230,7 +231,7 @@ def _array(asked: Asked, place: Place, lock_path: Path, tasks: dict[str, int]) -
     return Array(
         name=f"qlock-{folder.path.name}",
         title=f"Written by qlock for {lock_path.name}, run {folder.path.name}. Do not edit; queue what is missing with:\n"
-        f"qlock submit {lock_path}",
+        f"qlock submit {for_shell(str(lock_path))}",
         log=f"{folder.path}/{FOLDER}/%A_%a.log",
         tasks={index: id_ for id_, index in tasks.items()},
         command=("run", str(lock_path), "--runs", str(folder.path.parent), *frozen, *asked.words),

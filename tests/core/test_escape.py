@@ -118,6 +118,19 @@ def test_a_message_is_one_line_of_at_most_200_characters() -> None:
     assert escape.for_message("a" * 150 + "b" * 150) == "a" * 100 + "…" + "b" * 99
 
 
+@pytest.mark.parametrize(
+    "word, shown",
+    [
+        ("locks/x@cpu-1.toml", "locks/x@cpu-1.toml"),
+        ("my locks/x.toml", "'my locks/x.toml'"),
+        ("p's", "'p'\"'\"'s'"),
+        ("\x1b[2J", "'\\x1b[2J'"),
+    ],
+)
+def test_a_word_for_a_shell_is_quoted_where_it_must_be(word: str, shown: str) -> None:
+    assert escape.for_shell(word) == shown
+
+
 def test_html_holds_no_tag() -> None:
     shown = escape.for_html("<img src=x onerror='a(\"b\")'> & \x1b")
     assert shown == "&lt;img src=x onerror=&#x27;a(&quot;b&quot;)&#x27;&gt; &amp; \\x1b"

@@ -251,9 +251,23 @@ def test_a_lock_of_another_qlock_names_the_key_and_what_to_do(old: str, new: str
 def test_a_hint_never_repeats_what_could_harm_a_terminal() -> None:
     data = SMALL.replace(b"specs/ladder.toml", b"\xe2\x80\xae" + b"x" * 10_000, 1)
     assert refusal(data)[1].startswith(
-        "restore it from git, or make it anew with `qlock resolve --upgrade all \\u202exxx"
+        "restore it from git, or make it anew with `qlock resolve --upgrade all '\\u202exxx"
     )
     assert len(refusal(data)[1]) < 300
+
+
+def test_a_command_with_an_odd_path_can_be_typed_as_it_stands() -> None:
+    data = SMALL.replace(b"specs/ladder.toml", b"specs/my ladder.toml", 1)
+    assert refusal(data)[1].endswith(
+        " make it anew with `qlock resolve --upgrade all 'specs/my ladder.toml'`"
+    )
+
+
+def test_a_spec_is_no_lock() -> None:
+    assert refusal(b'spec_version = 1\nname = "x"\n') == (
+        "x.toml: this is a spec, expected a lock",
+        "give the lock that `qlock resolve` makes of it",
+    )
 
 
 # ---------------------------------------------------------------- pins and references
