@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from qlock.core.canon import json_bytes  # noqa: E402  # the fakes lie at the root, which is no package
+from qlock.core.digest import blake3_of  # noqa: E402
 from qlock.core.exchange import Outcome  # noqa: E402
 from qlock.core.lock import Lock, lock_digest  # noqa: E402
 from qlock.core.plan import Job, jobs  # noqa: E402
@@ -24,11 +25,11 @@ from qlock.core.record import (  # noqa: E402
     GradeHeader,
     Row,
     Seal,
+    SealedFile,
     SealedJob,
     answers_digest,
     line_bytes,
     run_answers_digest,
-    sealed,
 )
 from qlock.flows.run_folder import header_of  # noqa: E402
 from tests.fakes.documents import a_model, a_point, a_prompts, lock_bytes  # noqa: E402
@@ -69,7 +70,10 @@ def write_run(folder: Path, lock: Lock, answers: Answers) -> None:
         answers_digest=run_answers_digest(done),
         forced=(),
         job=done,
-        file=tuple(sealed(path.relative_to(folder).as_posix(), path.read_bytes()) for path in files),
+        file=tuple(
+            SealedFile(path=path.relative_to(folder).as_posix(), digest=blake3_of(path.read_bytes()))
+            for path in files
+        ),
     )
     (folder / "seal.json").write_bytes(json_bytes(seal))
 
