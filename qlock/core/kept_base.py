@@ -143,9 +143,11 @@ def _kept_tokens(suite: SuitePin, reference: ReadBack) -> int | UnsetType:
     kept: int | UnsetType = suite.params.get("stored_tokens", UNSET)
     most = reference.vocab_tokens - SPARE_TOKENS
     if kept is not UNSET and kept > most:
+        whole = "leave it out: then the whole vocabulary is stored"
         raise InputError(
             f"got `{kept}` as `stored_tokens`, expected at most `{most}`",
-            hint="leave it out: then the whole vocabulary is stored",
+            # Traces have no window, and whole rows are stored of windows alone.
+            hint=whole if "window_tokens" in suite.params else f"give it at most `{most}`",
         ).within(f"suite.{suite.name}")
     return kept
 
