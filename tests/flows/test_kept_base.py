@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +79,65 @@ def test_another_run_reads_the_same_file(project: Project) -> None:
     assert (again.answers_digest, written(project)) == (first.answers_digest, [])
 
 
+def delete(folder: Path, what: str) -> None:
+    """Some of what lies in a folder, or the folder itself."""
+    found = [folder] if what == "all" else list(folder.glob(what))
+    assert found
+    for path in found:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+DELETED = pytest.mark.parametrize("what", ["all", "*.kld", "*.jsonl", "*.held"])
+
+
+@DELETED
+def test_what_is_deleted_is_written_again_where_it_is_needed(project: Project, what: str) -> None:
+    first = sealed(project)
+    data = kept(project).read_bytes()
+    delete(kept(project).parent, what)
+    project.script.work.clear()
+    assert project.run().answers_digest == first.answers_digest
+    assert project.script.work == []  # a sealed run needs no such file
+    again = project.run(repeat_lock=True)
+    assert (again.state, again.answers_digest) == ("sealed", first.answers_digest)
+    assert written(project) == ([] if what == "*.held" else [0, 1, 2])
+    assert kept(project).read_bytes() == data
+
+
+@DELETED
+def test_what_is_deleted_half_written_is_written_again(project: Project, what: str) -> None:
+    expected = undisturbed(project)
+    data = kept(project).read_bytes()
+    delete(kept(project).parent, "all")
+
+    def stop(item: str) -> None:
+        if item == "part-1":
+            raise Killed
+
+    project.script.before_item = stop
+    with pytest.raises(Killed):
+        project.run(repeat_lock=True)
+    project.script.before_item = lambda _: None
+    delete(kept(project).parent, what)
+    assert project.run().answers_digest == expected
+    assert kept(project).read_bytes() == data
+
+
+@pytest.mark.parametrize("what", ["all", "*.kld"])
+def test_what_is_deleted_while_it_is_read_is_seen_and_measured_again(project: Project, what: str) -> None:
+    expected = undisturbed(project)
+
+    def go(_: str) -> None:
+        if "text.B" in project.progress[-1].job and kept_paths(project):  # what was read stands in the record
+            delete(kept(project).parent, what)
+
+    project.script.before_item = go
+    ran = project.run(repeat_lock=True)
+    assert (ran.state, wheres(ran)) == ("refused", [("after-the-run", "suite.distance.reference.kept")])
+    project.script.before_item = lambda _: None
+    assert project.run().answers_digest == expected
+
+
 def test_a_point_that_is_added_reads_it_too(project: Project) -> None:
     sealed(project)
     before = kept(project)
@@ -146,6 +206,13 @@ def test_more_tokens_than_there_are_are_refused_when_the_spec_is_resolved(tmp_pa
     message, hint = refusal(project, InputError)
     assert message == "suite.distance: got `257` as `stored_tokens`, expected at most `256`"
     assert hint == "leave it out: then the whole vocabulary is stored"
+    # Of traces no whole rows are stored.
+    add_kld(project).lock()
+    sealed(project)
+    add_kld(project, traces=take(project).output.read_bytes(), more="stored = true\nstored_tokens = 257\n")
+    with pytest.raises(InputError) as caught:
+        project.lock(upgrade=("distance",))
+    assert (str(caught.value), caught.value.hint) == (message, "give it at most `256`")
 
 
 # Somebody else writes it
