@@ -268,8 +268,8 @@ def test_an_arrow_sideways_is_found() -> None:
 
 
 def test_an_engine_that_knows_suites_is_found() -> None:
-    assert found(floor_findings, "engines.mine", "from qlock.suites.tasks import Params") == [
-        "engines.mine:1 imports `qlock.suites.tasks`; engines does not know suites"
+    assert found(floor_findings, "engines.replay", "from qlock.suites.tasks import Params") == [
+        "engines.replay:1 imports `qlock.suites.tasks`; engines does not know suites"
     ]
 
 

@@ -30,6 +30,8 @@ from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
 
 _CALLED = {"llama_cpp": "llama.cpp"}
 """Kinds whose names are no file's name with dashes, by the module."""
+_UNOFFERED = frozenset({"replay"})
+"""Kinds that work and measure nothing: no message proposes them."""
 
 
 def _of_any(data: Data, params: Any) -> str:  # noqa: ARG001 - stands in for a suite's own
@@ -127,9 +129,10 @@ def members(package: str) -> tuple[str, ...]:
 def _member(package: str, name: str, *, what: str, where: str) -> ModuleType:
     known = {_CALLED.get(module, module.replace("_", "-")): module for module in members(package)}
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+        offered = [kind for kind in known if kind not in _UNOFFERED]
+        near = difflib.get_close_matches(name, offered, n=1)
         raise InputError(
-            f"got `{for_message(name)}`, expected a known {what}: {', '.join(known)}",
+            f"got `{for_message(name)}`, expected a known {what}: {', '.join(offered)}",
             hint=f"did you mean `{near[0]}`?" if near else "",
         ).within(where)
     return importlib.import_module(f"{package}.{known[name]}")

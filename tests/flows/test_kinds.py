@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from qlock.core.spec import SuiteSpec
-from qlock.engines import llama_cpp, llama_cpp_python
+from qlock.engines import llama_cpp, llama_cpp_python, replay
 from qlock.errors import InputError
 from qlock.flows.kinds import engine_opener, items_of, members, params_of, suite_kind
 from qlock.suites import kld, perplexity, tasks
@@ -41,7 +41,7 @@ def test_what_a_module_need_not_define_is_what_most_suites_are() -> None:
 
 @pytest.mark.parametrize(
     "kind, module",
-    [("llama-cpp-python", llama_cpp_python), ("llama.cpp", llama_cpp)],
+    [("llama-cpp-python", llama_cpp_python), ("llama.cpp", llama_cpp), ("replay", replay)],
 )
 def test_an_engine_is_found_by_its_name(kind: str, module: ModuleType) -> None:
     assert engine_opener(kind) is vars(module)["open_engine"]
@@ -53,10 +53,11 @@ def test_an_engine_is_found_by_its_name(kind: str, module: ModuleType) -> None:
         ("llama-cpp", "did you mean `llama.cpp`?"),
         ("llama_cpp", "did you mean `llama.cpp`?"),
         ("llama_cpp_python", "did you mean `llama-cpp-python`?"),
+        ("replai", ""),
         ("interface", ""),
     ],
 )
-def test_an_engine_has_no_second_name(kind: str, hint: str) -> None:
+def test_an_engine_has_no_second_name_and_replay_is_not_offered(kind: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
         engine_opener(kind)
     message = f"engine.kind: got `{kind}`, expected a known engine kind: llama.cpp, llama-cpp-python"

@@ -210,8 +210,8 @@ def test_what_moved_unasked_is_named_before_anything_is_loaded(
 
 def test_what_moved_is_named_where_the_engine_is_another_kind_too(project: Project) -> None:
     replaced_model(project)
-    kind = '[engine]\nkind = "llama.cpp"\npath = "build"\n\n[[model]]'
-    project.write_spec(lambda text: text.replace("[[model]]", kind, 1).replace("slots = 4", "replicas = 4"))
+    kind = '[engine]\nkind = "replay"\npath = "tape"\n\n[[model]]'
+    project.write_spec(lambda text: text.replace("[[model]]", kind, 1))
     assert [move.name for move in project.resolve().moves] == ["A"]
 
 
