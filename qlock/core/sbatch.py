@@ -108,6 +108,10 @@ class Array(msgspec.Struct, frozen=True, kw_only=True):
     """The words of ``qlock run``, up to ``--task``."""
     program: tuple[str, ...]
     """How qlock is called, unless the spec says otherwise."""
+    lock: str
+    """Path of the lock."""
+    kept_lock: str
+    """Path of the same bytes in the run's folder."""
 
 
 class Single(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +143,18 @@ fi
 """
 
 
+_SAME_LOCK = """\
+# A task of another lock is another task. Where they cannot be compared, qlock says what is not there.
+differs=0
+cmp -s {lock} {kept} || differs=$?
+if [ "$differs" -eq 1 ]; then
+  echo "error: refused: the lock changed since this task was queued" >&2
+  echo "hint: queue the tasks of the new lock with \\`qlock submit\\`" >&2
+  exit 3
+fi
+"""
+
+
 def script(spec: SlurmSpec, array: Array) -> str:
     """The whole script."""
     throttle = "" if spec.at_once is UNSET else f"%{spec.at_once}"
@@ -155,7 +171,8 @@ def script(spec: SlurmSpec, array: Array) -> str:
     scratch = "" if spec.scratch is UNSET else f' --scratch "{spec.scratch}"'
     words = f"{shlex.join(array.command)}{scratch}"
     command = f'{_program(spec, array.program)} {words} --task "${{tasks[$SLURM_ARRAY_TASK_ID]}}"'
-    return "\n".join([*parts, f"{_END_TIME}exec {command}", ""])
+    same_lock = _SAME_LOCK.format(lock=shlex.quote(array.lock), kept=shlex.quote(array.kept_lock))
+    return "\n".join([*parts, f"{same_lock}\n{_END_TIME}exec {command}", ""])
 
 
 def single_script(spec: SlurmSpec, single: Single) -> str:

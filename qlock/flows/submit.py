@@ -236,4 +236,6 @@ def _array(asked: Asked, place: Place, lock_path: Path, tasks: dict[str, int]) -
         tasks={index: id_ for id_, index in tasks.items()},
         command=("run", str(lock_path), "--runs", str(folder.path.parent), *frozen, *asked.words),
         program=asked.program,
+        lock=str(lock_path),
+        kept_lock=f"{folder.path}/lock.toml",
     )

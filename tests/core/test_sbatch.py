@@ -162,6 +162,40 @@ def test_the_end_of_the_job_is_asked_for_where_slurm_does_not_say_it(says: str, 
         assert done.stdout == f"{wanted}\n"
 
 
+@pytest.mark.parametrize(
+    "files, said, code",
+    [
+        ({"a": "1", "b": "1"}, "asked\n", 0),
+        ({"a": "1"}, "asked\n", 0),
+        (
+            {"a": "1", "b": "2"},
+            (
+                "error: refused: the lock changed since this task was queued\n"
+                "hint: queue the tasks of the new lock with `qlock submit`\n"
+            ),
+            3,
+        ),
+    ],
+    ids=["as queued", "gone", "changed"],
+)
+def test_a_task_of_a_lock_that_changed_is_not_done(
+    tmp_path: Path, files: dict[str, str], said: str, code: int
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    array = msgspec.structs.replace(an_array(), lock=str(tmp_path / "a"), kept_lock=str(tmp_path / "b"))
+    spec = SlurmSpec(setup=("set -euo pipefail",), qlock="echo asked;: ")
+    text = script(spec, array).replace("exec echo", "echo")
+    done = subprocess.run(
+        ["bash", "-c", text],
+        env={"PATH": "/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_END_TIME": "9"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert (done.stdout.decode(), done.returncode) == (said, code)
+
+
 @given(strategy(SlurmSpec))
 def test_a_line_of_the_script_is_an_option_only_when_it_was_asked_for(spec: SlurmSpec) -> None:
     lines = script(spec, an_array()).split("\n")

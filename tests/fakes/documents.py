@@ -478,4 +478,6 @@ def an_array() -> Array:
         tasks={0: "F16@f16kv", 2: "Q4_K_M@f16kv"},
         command=("run", "/work folder/locks/a.toml"),
         program=("python", "-m", "qlock"),
+        lock="/work folder/locks/a.toml",
+        kept_lock="/runs/e4fba4aa/lock.toml",
     )

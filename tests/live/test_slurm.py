@@ -252,6 +252,22 @@ def test_a_task_ends_by_itself_before_its_time_limit(slurm: Cluster, project: Pa
     assert merged(project) == undisturbed
 
 
+def test_a_task_whose_lock_was_made_anew_is_refused(slurm: Cluster, project: Path) -> None:
+    slurm.call("scontrol", "update", "partitionname=all", "state=down")
+    try:
+        submit(slurm, project)
+        spec = project / "specs/tiny.toml"
+        spec.write_text(spec.read_text().replace("answer_tokens = 120", "answer_tokens = 90"))
+        made = qlock("resolve", spec)
+        assert made.returncode == 0, made.stderr
+    finally:
+        slurm.call("scontrol", "update", "partitionname=all", "state=up")
+    slurm.wait_empty()
+    seen = ask(slurm, "status", run_of(project))
+    assert seen.returncode == 5
+    assert seen.stderr.count("refused: the lock changed since this task was queued") == 3
+
+
 def test_a_spec_resolved_by_a_job_has_the_lock_of_one_resolved_here(slurm: Cluster, project: Path) -> None:
     wanted = lock_of(project).read_bytes()
     lock_of(project).unlink()
