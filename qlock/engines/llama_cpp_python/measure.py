@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from qlock.core.kept_logits import LOOSE_SHARE, rounded_exp
 from qlock.core.kept_top import TopRows
 
-_BLOCK = 1 << 17
+_BLOCK = 1 << 16
 """Logits reduced at a time: one row of a large vocabulary, some of a small one."""
 
 _NEGLIGIBLE = np.float32(-16)
@@ -209,7 +209,6 @@ class _Side:
         rows, vocabulary = _block_rows(shape), shape[1]
         self._lowered = np.empty((rows, vocabulary), dtype=np.float32)
         self.exponentials = np.empty((rows, vocabulary), dtype=np.float32)
-        self._product = np.empty((rows, vocabulary), dtype=np.float32)
 
     def take(self, logits: NDArray[np.float32]) -> None:
         """Work out what the figures need of these rows."""
@@ -248,9 +247,12 @@ class _Side:
         return lowered.astype(np.float64) - self.log_sum[:, None], rest, least
 
     def mean(self, values: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Mean of each row's values under its probabilities."""
-        rows = len(values)
-        product = np.multiply(self.exponentials[:rows], values, out=self._product[:rows])
+        """Mean of each row's values under its probabilities.
+
+        NOTE: spends the exponentials.
+        """
+        spent = self.exponentials[: len(values)]
+        product = np.multiply(spent, values, out=spent)
         return _sums(product) / self._sum
 
 
