@@ -12,6 +12,7 @@ import click
 
 from qlock.cli.asked import folder_asked, lock_asked
 from qlock.cli.shown import Answer, Means, document, finding_rows
+from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class Line(NamedTuple):
 def verb(means: Means, /, **given: Any) -> Answer:
     """Hold this machine against a lock.
 
-    Nothing is measured. Shows everything that is not as locked: files, device, the engine's libraries, what it says of its settings, the
-    prompts and the canaries. Says too whether the spec beside the lock has changed.
+    Nothing is measured. Shows everything that is not as locked: files, device, the engine's libraries, what it says of
+    its settings, the prompts and the canaries. Says too whether the spec beside the lock has changed.
     """
     return _check(means, Line(**given))
 
@@ -88,7 +89,7 @@ def _say(means: Means, checked: Checked) -> None:
     if checked.cached_digests:
         talk.say(
             "note",
-            f"{checked.cached_digests} file digests came from the cache; --rehash reads every byte again",
+            f"{count_text(checked.cached_digests, 'file digest')} came from the cache; --rehash reads every byte again",
         )
     for name in checked.left_out:
         talk.say("note", f"point {name} was not loaded: its files are not as locked")

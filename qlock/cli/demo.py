@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qlock.cli.shown import Answer, Means, readable, short_path, whole_path
+from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -130,9 +131,7 @@ class _Tour:
             return code
         share = demo.share_of_run(self._world(), self._folder)
         measured = f" ({', '.join(share.measured)})" if share.measured else ""
-        told = (
-            f"{_count(len(share.measured), 'point')} measured{measured}, {len(share.taken_over)} taken over"
-        )
+        told = f"{count_text(len(share.measured), 'point')} measured{measured}, {len(share.taken_over)} taken over"
         if len(share.measured) != 1 or len(share.taken_over) != 1 + len(demo.FIRST_QUANTS):
             return self._stop(ExitCode.NO, f"{told}, expected one measured and the others taken over")
         self._talk.say("ok", told)
@@ -225,7 +224,3 @@ class _Tour:
 
         path, _, _ = demo.the_lock(self._world(), self._folder)
         return path.relative_to(self._folder).as_posix()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -97,7 +97,8 @@ def _say(means: Means, fetched: Fetched, lock: str) -> None:
     if not fetched.file:
         talk.say("ok", "the lock names no files that lie elsewhere")
         return
-    pins = f"{len(fetched.pins)} pins were added to `{lock}`" if fetched.pins else "the lock is as it was"
+    added = "1 pin was" if len(fetched.pins) == 1 else f"{len(fetched.pins)} pins were"
+    pins = f"{added} added to `{lock}`" if fetched.pins else "the lock is as it was"
     files = "1 file is" if len(fetched.file) == 1 else f"{len(fetched.file)} files are"
     talk.say("ok", f"{files} here and as locked; {pins}")
     if any(entry.until == "prove" for entry in fetched.missing):

@@ -15,6 +15,7 @@ from qlock.cli.shown import Answer, Means, document, offline, readable, short_pa
 from qlock.cli.waiting import resolve_on_slurm
 from qlock.core.escape import for_shell
 from qlock.core.units import count_text
+from qlock.core.words import listed
 from qlock.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -208,9 +209,7 @@ def _say_again(means: Means, resolved: Resolved) -> None:
     todo = [("Would measure", row) for row in resolved.again.measure]
     todo += [("Would grade", row) for row in resolved.again.grade]
     for word, row in todo:
-        more = len(row.jobs) - _MOST_JOBS
-        jobs = ", ".join(row.jobs[:_MOST_JOBS]) + (f" and {more} more" if more > 0 else "")
-        means.talk.verb(word, f"again ({row.why}): {jobs}")
+        means.talk.verb(word, f"again ({row.why}): {listed(row.jobs, most=_MOST_JOBS)}")
     if todo:
         valid = len(resolved.again.valid)
         means.talk.line("1 job stays valid" if valid == 1 else f"{valid} jobs stay valid")

@@ -281,7 +281,7 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
     folder = "" if ran.folder is None else short_path(world, ran.folder)
     match ran.state:
         case "sealed" if line.task:
-            talk.say("ok", f"task `{line.task}` is done, {ran.measured} items measured")
+            talk.say("ok", f"task `{line.task}` is done, {count_text(ran.measured, 'item')} measured")
             talk.say(
                 "hint",
                 f"when all tasks are done, bring them together with `qlock merge {for_shell(str(line.lock))}`",

@@ -8,7 +8,6 @@ Does not live here: what follows where a fact is allowed (``flows.refusal``).
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 
@@ -51,11 +50,6 @@ def _is_other_file(engine: Engine, fact: str) -> bool:
     table = f"engine.{engine.name}.file."
     locked = any(f"{fact}.".startswith(f"{table}{file.name}.") for file in engine.file)
     return fact.startswith(table) and fact != table and not locked
-
-
-def nearest_fact(lock: Lock, fact: str) -> str:
-    """The known name that is most like this one; empty where none is like it."""
-    return next(iter(difflib.get_close_matches(fact, sorted(fact_names(lock)), n=1)), "")
 
 
 def _names(lock: Lock) -> Iterator[str]:

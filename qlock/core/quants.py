@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from qlock.core.escape import for_message
 from qlock.core.gguf_split import shard_names
+from qlock.core.words import listed
 from qlock.errors import InputError
 
 MOST_NAMED = 12
@@ -54,7 +55,7 @@ def choose(paths: Sequence[str], wanted: str, *, repository: str) -> tuple[str, 
         found = [first for first in models if is_quant(first, wanted)]
     if len(found) > 1:
         raise InputError(
-            f"`{for_message(wanted)}` names {len(found)} models of `{repository}`: {_listed(found)}",
+            f"`{for_message(wanted)}` names {len(found)} models of `{repository}`: {listed(found, most=MOST_NAMED, in_backticks=True)}",
             hint="name one of these files",
         )
     if not found:
@@ -109,7 +110,9 @@ def _whole(paths: Sequence[str], path: str, repository: str) -> tuple[str, ...]:
     shards = shard_names(path)
     absent = [name for name in shards if name not in paths]
     if absent:
-        raise InputError(f"`{repository}` lacks {len(absent)} of {len(shards)} shards: {_listed(absent)}")
+        raise InputError(
+            f"`{repository}` lacks {len(absent)} of {len(shards)} shards: {listed(absent, most=MOST_NAMED, in_backticks=True)}"
+        )
     return shards
 
 
@@ -126,9 +129,4 @@ def _instead(paths: Sequence[str], models: Sequence[str], wanted: str) -> str:
     if near:
         return f"did you mean `{for_message(near[0])}`?"
     quants = sorted({quant_of(path) or path for path in models})
-    return f"it has {_listed(quants)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{for_message(name)}`" for name in names[:MOST_NAMED])
-    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
+    return f"it has {listed(quants, most=MOST_NAMED, in_backticks=True)}"

@@ -21,6 +21,7 @@ from qlock.core.exchange import Message
 from qlock.core.facts import CacheType
 from qlock.core.rules import GateSpec, suite_of
 from qlock.core.sbatch import SlurmSpec
+from qlock.core.words import listed
 from qlock.errors import InputError
 
 SPEC_VERSION = 1
@@ -34,7 +35,6 @@ PointName = Annotated[
     ),
 ]
 _INT32_MAX = 2**31 - 1
-_MOST_NAMES = 10
 _PAIRS_MAX = 100_000
 """Of points and suites: far more than anybody measures, and soon counted."""
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
@@ -289,7 +289,7 @@ def _check_can_be_asked(spec: Spec) -> None:
         if not asked:
             which = anchor.model if anchor.setting is UNSET else f"{anchor.model}@{anchor.setting}"
             raise InputError(
-                f"`{which}` does not sit the suite `{anchor.suite}`, expected one of: {_listed(sat[anchor.suite])}"
+                f"`{which}` does not sit the suite `{anchor.suite}`, expected one of: {listed(sat[anchor.suite])}"
             ).within(f"anchor[{index}]")
     reference = "" if spec.compare is UNSET else spec.compare.reference
     gated = [(index, name) for index, gate in enumerate(spec.gate) if reference and (name := suite_of(gate))]
@@ -298,18 +298,13 @@ def _check_can_be_asked(spec: Spec) -> None:
         if reference not in sitting:
             raise InputError(
                 f"the reference `{reference}` does not sit the suite `{suite}`, "
-                f"which is sat by: {_listed(sitting)}"
+                f"which is sat by: {listed(sitting)}"
             ).within(f"gate[{index}]")
         if len(sitting) == 1:
             raise InputError(
                 f"the reference `{reference}` sits the suite `{suite}` alone, "
                 "expected a suite that another point sits too"
             ).within(f"gate[{index}]")
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_jobs(spec: Spec) -> None:

@@ -13,6 +13,7 @@ from msgspec import UnsetType
 
 from qlock.core.lock import PromptsPin
 from qlock.core.spec import Spec
+from qlock.core.words import listed
 from qlock.errors import InputError
 from qlock.flows.asking import Respondent
 from qlock.flows.papers import Paper, paper
@@ -61,10 +62,8 @@ def told(notes: Iterable[Note]) -> tuple[str, ...]:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = len(names) - _MOST_NAMED
     kind = "point" if len(names) == 1 else "points"
-    return f"{kind} {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"{kind} {listed(names, most=_MOST_NAMED)}"
 
 
 class Prompted(msgspec.Struct, frozen=True, kw_only=True):

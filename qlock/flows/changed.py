@@ -11,6 +11,7 @@ from typing import Literal
 from qlock.core.base import Base
 from qlock.core.effects import changes, keyed
 from qlock.core.lock import Lock, ModelPin
+from qlock.core.words import listed
 from qlock.flows.moving import model_why
 
 _TABLES = ("engine", "device", "model", "setting", "suite", "point", "anchor", "gate")
@@ -56,6 +57,4 @@ def _why(before: Base, after: Base) -> str:
         case ModelPin(), ModelPin() if before.file != after.file:
             return model_why(before, after)
         case _:
-            paths = [change.path for change in changes(before, after)]
-            more = len(paths) - _MOST_LEAVES
-            return ", ".join(paths[:_MOST_LEAVES]) + (f" and {more} more" if more > 0 else "")
+            return listed((change.path for change in changes(before, after)), most=_MOST_LEAVES)

@@ -9,7 +9,6 @@ Does not live here: proving the points (``flows.resolve``).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
 from qlock.core.lock import Lock, MissingPin, ModelPin, SuiteFile, SuitePin, renew_path, write_lock
 from qlock.core.source import HubSource, UrlSource, parse_source
+from qlock.core.words import did_you_mean, listed
 from qlock.errors import AbsentError, QlockError, UsageError
 from qlock.flows.data_files import located
 from qlock.flows.layout import project_of
@@ -138,10 +138,9 @@ def _check_names(names: tuple[str, ...], known: list[str]) -> None:
     """
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"got `--model {for_message(name)}`, expected the name of a model of the lock",
-                hint=f"did you mean `{near[0]}`?" if near else f"one of {', '.join(known)}",
+                hint=did_you_mean(name, known) or f"one of {listed(known)}",
             )
 
 

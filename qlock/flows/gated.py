@@ -7,7 +7,6 @@ Does not live here: who sits a suite (``core.spec``), and what a gate comes to (
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from msgspec import UNSET
@@ -16,12 +15,11 @@ from qlock.core.distance import floor_of
 from qlock.core.escape import for_message
 from qlock.core.rules import GateSpec, Kld, MemoryAtMost, ShareSpec, SpeedAtLeast, rule_of
 from qlock.core.slices import slices_meant
+from qlock.core.words import did_you_mean, listed
 from qlock.errors import InputError
 from qlock.flows.kinds import items_of, params_of, suite_kind
 from qlock.flows.proving import Exam
 from qlock.suites.interface import Item
-
-_MOST_NAMES = 10
 
 
 def check_gates(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> None:
@@ -85,17 +83,10 @@ def _check_slice(gate: ShareSpec | Kld, known: frozenset[str]) -> None:
         return
     shown = for_message(gate.slice)
     if meant:
-        message, hint = f"`{shown}` could be any of {_listed(meant)}", "name the slice as NAME=VALUE"
+        message, hint = f"`{shown}` could be any of {listed(meant)}", "name the slice as NAME=VALUE"
     elif not known:
         message, hint = f"got `{shown}`, but the items have no slices", ""
     else:
-        near = difflib.get_close_matches(gate.slice, sorted(known), n=1)
-        message = f"no item lies in the slice `{shown}`, expected one of: {_listed(sorted(known))}"
-        hint = f"did you mean `{for_message(near[0])}`?" if near else ""
+        message = f"no item lies in the slice `{shown}`, expected one of: {listed(sorted(known))}"
+        hint = did_you_mean(gate.slice, sorted(known))
     raise InputError(message, hint=hint).within(f"gate.{gate.suite}.slice")
-
-
-def _listed(names: Iterable[str]) -> str:
-    every = list(names)
-    more = len(every) - _MOST_NAMES
-    return ", ".join(map(for_message, every[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")

@@ -7,7 +7,6 @@ engine must be (their folders' ``interface``).
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from qlock.core.lock import SuitePin
 from qlock.core.rules import Rule
 from qlock.core.source import shown_source
 from qlock.core.spec import SuiteSpec
+from qlock.core.words import did_you_mean
 from qlock.engines.interface import Engine
 from qlock.errors import InputError
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
@@ -130,10 +130,9 @@ def _member(package: str, name: str, *, what: str, where: str) -> ModuleType:
     known = {_CALLED.get(module, module.replace("_", "-")): module for module in members(package)}
     if name not in known:
         offered = [kind for kind in known if kind not in _UNOFFERED]
-        near = difflib.get_close_matches(name, offered, n=1)
         raise InputError(
             f"got `{for_message(name)}`, expected a known {what}: {', '.join(offered)}",
-            hint=f"did you mean `{near[0]}`?" if near else "",
+            hint=did_you_mean(name, offered),
         ).within(where)
     return importlib.import_module(f"{package}.{known[name]}")
 

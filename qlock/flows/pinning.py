@@ -17,6 +17,7 @@ from qlock.core.digest import blake3_of
 from qlock.core.lock import Lock, SuiteFile, SuitePin
 from qlock.core.source import shown_source
 from qlock.core.spec import SettingSpec, Spec, SuiteSpec, suite_points
+from qlock.engines.interface import padded_tokens
 from qlock.errors import InputError, QlockError
 from qlock.flows.data_files import located
 from qlock.flows.kinds import EngineShape, SuiteKind, engine_shape, params_of, suite_kind
@@ -25,7 +26,6 @@ from qlock.world.interface import World
 
 TEMPLATE_KEY = "prompt.template"
 MOST_DATA_BYTES = 2 << 30
-_PAD_TOKENS = 256
 _SLOTS = 8
 """Where the spec says nothing, and the engine has as many."""
 
@@ -44,7 +44,7 @@ def setting(asked: SettingSpec, old: Lock | None, *, engine: str) -> facts.Setti
         InputError: The engine does not have as many of them.
     """
     slots = _slots(asked, engine_shape(engine), engine)
-    context = -(-asked.context_tokens // _PAD_TOKENS) * _PAD_TOKENS
+    context = padded_tokens(asked.context_tokens)
     batch = min(asked.batch_tokens, context * slots)
     made = facts.Setting(
         name=asked.name,

@@ -17,11 +17,11 @@ from pathlib import Path
 from qlock.core.escape import for_message
 from qlock.core.gguf import shard_names
 from qlock.core.source import FileSource, HubSource, UrlSource, WheelSource, parse_source
+from qlock.core.words import listed
 from qlock.errors import AbsentError, InputError
 from qlock.world.interface import Snapshot, World
 
 _MOST_FOLDERS = 20_000
-_MOST_NAMED = 8
 
 
 def locate(world: World, source: str, *, base: Path) -> Path:
@@ -87,10 +87,8 @@ def shards(path: Path) -> tuple[Path, ...]:
     paths = tuple(path.with_name(name) for name in shard_names(path.name))
     absent = [one.name for one in paths if not os.path.lexists(one)]
     if 0 < len(absent) < len(paths):
-        named = ", ".join(f"`{for_message(name)}`" for name in absent[:_MOST_NAMED])
-        more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
         raise AbsentError(
-            f"`{for_message(path.name)}` lacks {len(absent)} of {len(paths)} shards: {named}{more}",
+            f"`{for_message(path.name)}` lacks {len(absent)} of {len(paths)} shards: {listed(absent, in_backticks=True)}",
             hint="put them beside it",
         )
     return paths

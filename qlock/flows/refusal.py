@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from qlock.core.escape import for_message, for_shell
-from qlock.core.fact_names import is_fact, nearest_fact
+from qlock.core.fact_names import fact_names, is_fact
 from qlock.core.lock import Lock
+from qlock.core.units import count_text
 from qlock.core.verify import Finding, refuses
+from qlock.core.words import did_you_mean
 from qlock.errors import RefusedError, UsageError
 from qlock.flows.layout import lock_label
 
@@ -43,10 +45,9 @@ def refuse_unknown(lock: Lock, allow: tuple[str, ...]) -> None:
     """
     for fact in allow:
         if not is_fact(lock, fact):
-            near = nearest_fact(lock, fact)
             raise UsageError(
                 f"got --allow `{for_message(fact)}`, expected a fact that a finding about this lock can name",
-                hint=f"did you mean `{for_message(near)}`?" if near else "take the name from the finding",
+                hint=did_you_mean(fact, sorted(fact_names(lock))) or "take the name from the finding",
             )
 
 
@@ -77,7 +78,6 @@ def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
     open_pins = [entry for entry in lock.missing if entry.until != "never"]
     if not open_pins:
         return
-    pins = "1 pin" if len(open_pins) == 1 else f"{len(open_pins)} pins"
     command = (
         f"`qlock resolve {for_shell(renew)}`"
         if renew
@@ -86,6 +86,6 @@ def refuse_missing(lock: Lock, lock_path: Path, *, renew: str = "") -> None:
     if any(entry.until == "fetch" for entry in open_pins):
         command = f"`qlock fetch {for_shell(lock_label(lock_path))}`, then {command}"
     raise RefusedError(
-        f"the lock still misses {pins}, first `{open_pins[0].pin}`: {open_pins[0].why}",
+        f"the lock still misses {count_text(len(open_pins), 'pin')}, first `{open_pins[0].pin}`: {open_pins[0].why}",
         hint=f"run {command}, on the machine that shall run it",
     )

@@ -10,7 +10,6 @@ Does not live here: printing, exit codes, and running (``flows.run``).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -36,6 +35,7 @@ from qlock.core.lock import (
     write_lock,
 )
 from qlock.core.spec import Spec, SuiteSpec, points, read_spec, spec_digest
+from qlock.core.words import did_you_mean, listed
 from qlock.errors import InputError, UsageError
 from qlock.flows import pinning
 from qlock.flows.bench import Bench
@@ -188,10 +188,9 @@ def _check_upgrade(spec: Spec, device: facts.Device, upgrade: tuple[str, ...]) -
     known = ["all", *_KINDS, spec.engine.kind, device.name, *names, *points(spec)]
     for name in upgrade:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"got `--upgrade {for_message(name)}`, expected the name of a pin",
-                hint=f"did you mean `{near[0]}`?" if near else f"one of {', '.join(known)}",
+                hint=did_you_mean(name, known) or f"one of {listed(known)}",
             )
 
 

@@ -11,7 +11,6 @@ Does not live here: how it looks (``cli.show``).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -29,6 +28,7 @@ from qlock.core.pairs import ending_of
 from qlock.core.plan import Job, jobs
 from qlock.core.record import Row, Times, tokens_of
 from qlock.core.tasks import Task, cut_of_id, lock_of_task, task_named
+from qlock.core.words import did_you_mean
 from qlock.errors import IncompleteError, QlockError, UsageError
 from qlock.flows.asking import conversation
 from qlock.flows.grading import word
@@ -156,8 +156,7 @@ def _known(what: str, asked: Iterable[str], known: Iterable[str]) -> None:
 def _no_item(name: str, ids: tuple[str, ...], not_begun: dict[str, int]) -> QlockError:
     """What is said of an item that is not there: where some were not begun, it may be one of them."""
     shown = for_message(name)
-    near = difflib.get_close_matches(name, ids, n=1)
-    meant = f"did you mean `{for_message(near[0])}`?" if near else ""
+    meant = did_you_mean(name, ids)
     if not_begun:
         jobs_left = ", ".join(not_begun)
         return IncompleteError(

@@ -18,6 +18,7 @@ from qlock.core.lock import Lock, ModelPin
 from qlock.core.recipe import RecipeDifference, recipe_difference
 from qlock.core.source import HubSource, parse_source
 from qlock.core.spec import ModelSpec
+from qlock.core.words import listed
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.flows.headers import at_once, header_at, headers_at
 from qlock.flows.moving import model_why
@@ -27,7 +28,6 @@ from qlock.world.interface import HubChange, HubFile, Missing, RepositoryKind, W
 
 MOST_TOLD = 3
 """Models whose change is looked at; each costs a few requests and a header."""
-_MOST_NAMED = 8
 
 
 class _Held(Base, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ def upstream_notes(world: World, old: Lock, new: Lock) -> tuple[str, ...]:
             case str():
                 notes += _moved(world, branch, held[branch], head)
     for why, names in silent.items():
-        notes.append(f"not asked whether {_listed(names)} moved, all pins are kept: {why}")
+        notes.append(f"not asked whether {listed(names, in_backticks=True)} moved, all pins are kept: {why}")
     return tuple(notes)
 
 
@@ -220,7 +220,7 @@ def _moved(world: World, branch: _Branch, held: list[_Held], head: str) -> Itera
     commits = sorted({one.commit[:7] for one in behind})
     moved = (
         f"`{for_message(branch.revision)}` of `{branch.repository}` has moved "
-        f"from {_listed(commits)} to `{head[:7]}`"
+        f"from {listed(commits, in_backticks=True)} to `{head[:7]}`"
     )
     names = [file.name for one in behind for file in one.files]
     try:
@@ -235,7 +235,7 @@ def _moved(world: World, branch: _Branch, held: list[_Held], head: str) -> Itera
     else:
         upgrade = changed[0].name if len(changed) == 1 else "NAME"
         yield (
-            f"{moved}: {_listed([one.name for one in changed])} changed there; "
+            f"{moved}: {listed((one.name for one in changed), in_backticks=True)} changed there; "
             f"what is pinned stays, `--upgrade {upgrade}` lets it move"
         )
     yield from _vanished(world, branch, behind[0])
@@ -257,8 +257,3 @@ def _is_same(file: ModelFile, now: dict[str, HubFile]) -> bool:
     if found is None or found.size_bytes != file.size_bytes:
         return False
     return found.sha256 in (UNSET, file.sha256)
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(f"`{for_message(name)}`" for name in names[:_MOST_NAMED])
-    return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 
+from qlock.core.words import did_you_mean
 from qlock.errors import AbsentError, InputError
 
 _SOURCE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)/(.+)", re.DOTALL)
@@ -42,10 +42,9 @@ def member(source: str) -> Path:
         )
     files = {str(file): file for file in package.files or ()}
     if wanted not in files:
-        near = difflib.get_close_matches(wanted, files, n=1)
         raise AbsentError(
             f"package `{name}=={version}` has no file `{wanted}`",
-            hint=f"did you mean `{near[0]}`?" if near else "",
+            hint=did_you_mean(wanted, files),
         )
     path = Path(str(files[wanted].locate()))
     if not path.is_file():

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from qlock.core.base import Base
 from qlock.core.canaries import CANARIES
 from qlock.core.effects import leaves
-from qlock.core.fact_names import fact_names, is_fact, nearest_fact
+from qlock.core.fact_names import fact_names, is_fact
 from qlock.core.lock import Lock
 from qlock.core.verify import differences, entries, read_back_findings
 from tests.fakes.changes import changed
@@ -166,10 +166,3 @@ def test_no_facts(lock: Lock, name: str) -> None:
         "point": lock.point[0].name,
     }
     assert not is_fact(lock, name.format(**names))
-
-
-def test_the_nearest_name(lock: Lock) -> None:
-    device = lock.device[0].name
-    assert nearest_fact(lock, f"device.{device}.cpumodel") == f"device.{device}.cpu_model"
-    assert nearest_fact(lock, "devic") == "device"
-    assert nearest_fact(lock, "??") == ""

@@ -17,15 +17,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 from qlock.core.base import Base
-from qlock.core.escape import for_message
 from qlock.core.facts import Setting
+from qlock.core.words import listed
 from qlock.engines.llama_cpp import harmless
 from qlock.engines.llama_cpp.props import CHAT_TEMPLATE
 from qlock.engines.llama_cpp.samplers import DEFAULTS, option_value
 from qlock.errors import EngineError, RefusedError
 
 _OPTION_LINE = re.compile(r"(-[^\s,]+(?:, +-[^\s,]+)*)(?: |$)")
-_SHOWN_OPTIONS = 8
 
 
 class Given(Base, frozen=True, kw_only=True):
@@ -119,7 +118,7 @@ def arguments(given: Sequence[Given], options: Sequence[tuple[str, ...]]) -> tup
     lacking = [one.name for one in given if one.needed and one.name not in has]
     if lacking:
         raise RefusedError(
-            f"the build has no option {_listed(lacking)}, without which nothing can be promised",
+            f"the build has no option {listed(lacking, in_backticks=True)}, without which nothing can be promised",
             hint="use a newer build of llama.cpp",
         )
     return tuple(
@@ -237,11 +236,6 @@ def _refuse_unknown(options: Sequence[tuple[str, ...]], known: frozenset[str]) -
             "an option that qlock does not know" if len(unknown) == 1 else "options that qlock does not know"
         )
         raise RefusedError(
-            f"the build has {plural}: {_listed(unknown)}",
+            f"the build has {plural}: {listed(unknown, in_backticks=True)}",
             hint="use a build of llama.cpp that this version of qlock knows",
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{for_message(name)}`" for name in names[:_SHOWN_OPTIONS])
-    return shown if len(names) <= _SHOWN_OPTIONS else f"{shown} and {len(names) - _SHOWN_OPTIONS} more"

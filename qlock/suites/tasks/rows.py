@@ -9,7 +9,6 @@ Does not live here: what the graders do (``graders``), and trying gold and bad r
 
 from __future__ import annotations
 
-import difflib
 import re
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from qlock.core.base import ITEM_ID, SLICE, Base, is_item_id, wrong_slice
 from qlock.core.canon import to_struct
 from qlock.core.exchange import Chat, Message, Raw, Unparsable
+from qlock.core.words import did_you_mean
 from qlock.errors import InputError
 from qlock.suites.tasks.graders import KINDS, Grader
 from qlock.suites.tasks.reading import inner_values, quoted, read_json
@@ -136,8 +136,7 @@ def _refuse_unknown_kind(table: dict[str, object], place: str) -> None:
     grader = table.get("grader")
     kind = grader.get("kind") if isinstance(grader, dict) else None
     if isinstance(kind, str) and kind not in KINDS:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known kinds: {', '.join(KINDS)}"
+        hint = did_you_mean(kind, KINDS) or f"known kinds: {', '.join(KINDS)}"
         raise InputError(f"unknown kind {quoted(kind)}", hint=hint).within("grader").in_document(place)
 
 
