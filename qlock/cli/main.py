@@ -141,8 +141,14 @@ def _code(arguments: Sequence[str], means: Means) -> int:
         return _say_bug(bug, means, with_traceback=with_traceback)
 
 
-def _say_bug(bug: Exception, means: Means, *, with_traceback: bool) -> ExitCode:
+def _say_bug(bug: Exception, means: Means, *, with_traceback: bool) -> int:
+    from qlock.world.files import path_error
+
     talk = means.talk
+    if (outside := path_error(bug)) is not None:
+        # Anything can ask whether something is there, and that fails where its name is too long.
+        _tell(outside, means)
+        return outside.exit_code
     if with_traceback:
         import traceback
 

@@ -5,6 +5,7 @@ Does not live here: what stands in it.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def check_output(world: World, path: Path, ours: re.Pattern[bytes]) -> None:
         InputError: The path names a folder.
     """
     place = shown(str(path))
-    for folder in path.resolve().parents:
+    # Not `Path.resolve`, which raises where a link leads back to itself.
+    for folder in Path(os.path.realpath(path)).parents:
         if (folder / "lock.toml").is_file():
             raise UsageError(f"`{place}` lies in the folder of a run", hint="write it elsewhere")
     if path.exists():

@@ -29,6 +29,17 @@ _NO_SPACE = {
     errno.ENOSPC: "no space left",
     errno.EDQUOT: "no quota left",
 }
+_OUTSIDE = {
+    *_NO_SPACE,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EIO,
+    errno.ESTALE,
+}
+"""What a path alone can bring about, whatever is done with it."""
 _NO_UTF8 = re.compile("[\udc80-\udcff]")
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
@@ -57,6 +68,18 @@ def error_of(error: OSError | ValueError, path: Path, what: str) -> QlockError:
     if number is None:
         return InputError(f"{place} is no possible file name: {error}")
     return AbsentError(f"{place} cannot be used: {os.strerror(number).lower()}")
+
+
+def path_error(error: BaseException) -> QlockError | None:
+    """What an error says of a path that cannot be used as such; ``None`` where it is about something else.
+
+    Looking whether something is there fails too where its name is too long, or a folder above it may not be entered.
+    """
+    match error:
+        case OSError(errno=number, filename=str(name)) if number in _OUTSIDE:
+            return error_of(error, Path(name), "path")
+        case _:
+            return None
 
 
 def writing_error(error: OSError | ValueError, path: Path, what: str) -> QlockError:

@@ -219,6 +219,11 @@ def test_anything_else_is_a_bug_in_one_line(
     )
 
 
+def test_a_path_that_cannot_be_used_is_no_bug(verb: Callable[[Verb], None]) -> None:
+    verb(raising(PermissionError(errno.EACCES, "no", "/secret/file")))
+    assert typed("probe") == (8, "error: path `/secret/file` is not accessible: permission denied\n")
+
+
 def test_a_verb_that_answers_nothing_is_a_bug(verb: Callable[[Verb], None]) -> None:
     verb(lambda: None)
     code, err = typed("probe")

@@ -49,6 +49,11 @@ def test_what_was_written_before_is_replaced_and_nothing_else(tmp_path: Path) ->
     )
 
 
+def test_a_link_that_leads_back_to_itself_is_none_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    check_output(fake_world(tmp_path), tmp_path / "loop", OURS)
+
+
 def test_nothing_is_written_in_the_folder_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "run/record").mkdir(parents=True)
     (tmp_path / "run/lock.toml").write_bytes(b"")

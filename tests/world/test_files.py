@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from qlock.core.escape import visible
 from qlock.errors import AbsentError, InputError, QlockError
-from qlock.world.files import error_of, read_bounded, read_lines, read_prefix, shown, write_atomic
+from qlock.world.files import (
+    error_of,
+    path_error,
+    read_bounded,
+    read_lines,
+    read_prefix,
+    shown,
+    write_atomic,
+)
 
 NAMES = ["plain", "with space", "ümläut", "漢字", "🦙", "quote'\"", "back\\slash", "-rf", "a" * 255]
 
@@ -156,6 +164,26 @@ class TestReadBounded:
         # A name of slashes alone is the folder's own.
         assert message == visible(message)
         assert len(message.splitlines()) == 1
+
+
+class TestPathError:
+    def test_what_a_path_alone_brings_about(self) -> None:
+        with pytest.raises(OSError, match="too long") as caught:
+            Path("/" + 256 * "a").exists()
+        error = path_error(caught.value)
+        assert error is not None
+        assert (str(error), error.exit_code) == (f"path `/{256 * 'a'}` has too long a name", 6)
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            FileNotFoundError(errno.ENOENT, "gone", "/a"),
+            OSError(errno.ENAMETOOLONG, "no path"),
+            RuntimeError("a"),
+        ],
+    )
+    def test_everything_else_is_not_about_the_path(self, error: Exception) -> None:
+        assert path_error(error) is None
 
 
 class TestReadPrefix:
