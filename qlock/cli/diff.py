@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FORMATS = "html, json, junit, markdown or text"
 TREATMENTS = "weights, kv, context, template or sampling"
 
+_MOST_GB = 1e9
 _OURS = re.compile(
     rb'<!doctype html>\n<html lang="en"><head>|<\?xml [^\n]*\n<testsuites name="qlock diff"|'
     rb'\{"(?:ladder|comparison)_version":|## \d+ comparisons?\n|Ladder of |'
@@ -42,6 +43,13 @@ class Line(NamedTuple):
     as_json: bool
     at_most_gb: float | None
     output: Path | None
+
+
+def _size_gb(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """A size that there can be; click's own ranges let NaN through."""
+    if value is None or 0 < value <= _MOST_GB:
+        return value
+    raise click.BadParameter(f"got `{value:g}`, expected a number above 0, at most {_MOST_GB:g}")
 
 
 @click.command("diff")
@@ -70,7 +78,8 @@ class Line(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; as --format json.")
 @click.option(
     "--at-most-gb",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
+    callback=_size_gb,
     metavar="N",
     help="Name the best point whose weights take N GB (10^9 bytes) or less.",
 )

@@ -131,6 +131,20 @@ def test_the_best_at_or_under_a_size_is_in_json_too(project: Project, typed: Typ
     assert [best["candidates"] for best in whole["best"]] == [2, 2]
 
 
+@pytest.mark.parametrize("size", ["nan", "inf", "1e300", "0", "-1"])
+def test_a_size_that_none_is(project: Project, typed: Type, size: str) -> None:
+    said = typed("diff", project.path, "--at-most-gb", size)
+    assert said.code == 2
+    assert said.err.startswith(
+        f"error: invalid value for '--at-most-gb': got `{float(size):g}`, expected a number above 0, at most 1e+09\n"
+    )
+
+
+def test_an_output_of_too_long_a_name(project: Project, typed: Type) -> None:
+    said = typed("diff", a_run(project, COMPARE), "--output", 300 * "a")
+    assert (said.code, said.err) == (6, f"error: path `{project.path}/{300 * 'a'}` has too long a name\n")
+
+
 def test_points_of_two_devices_are_described_through_a_bridge(project: Project, typed: Type) -> None:
     here = a_run(project, COMPARE)
     project.change_world(host=FixedHost(msgspec.structs.replace(CPU, cpu_model="AMD EPYC 2")))
