@@ -24,6 +24,7 @@ from qlock.flows.headers import at_once, header_at, headers_at
 from qlock.flows.moving import model_why
 from qlock.flows.places import snapshot_of
 from qlock.flows.weighing import Origin, is_header_of, outline
+from qlock.world.hub.account import is_offline
 from qlock.world.interface import HubChange, HubFile, Missing, RepositoryKind, World
 
 MOST_TOLD = 3
@@ -54,18 +55,13 @@ class _Branch(Base, frozen=True, kw_only=True):
         )
 
 
-def may_ask(world: World) -> bool:
-    """Whether the network may be used at all."""
-    return world.environment.get("HF_HUB_OFFLINE", "") in ("", "0")
-
-
 def upstream_notes(world: World, old: Lock, new: Lock) -> tuple[str, ...]:
     """A line for each branch that names another commit than is pinned and kept, and what has changed there.
 
     One request for each repository; more only where one has moved.
     """
     held = _held(old, new)
-    if not held or not may_ask(world):
+    if not held or is_offline(world.environment):
         return ()
     notes: list[str] = []
     silent: dict[str, list[str]] = {}
@@ -90,7 +86,7 @@ class Upstream:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._left = MOST_TOLD if may_ask(world) else 0
+        self._left = 0 if is_offline(world.environment) else MOST_TOLD
 
     def why_absent(self, model: ModelPin, file: ModelFile) -> str:
         """Whether a file that is not here can still be fetched; empty where it can, or nobody knows."""

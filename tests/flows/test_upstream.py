@@ -252,12 +252,13 @@ def test_an_absent_file_whose_commit_vanished_says_so(project: Project, stub: Fa
     ]
 
 
-def test_offline_nothing_is_asked_about_a_swapped_file(project: Project, stub: FakeHub) -> None:
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_offline_nothing_is_asked_about_a_swapped_file(project: Project, stub: FakeHub, name: str) -> None:
     path = fetched(project, uploaded(stub, weights()))
     project.lock()
     path.unlink()
     path.write_bytes(weights(7))
-    project.connect(stub, HF_HUB_OFFLINE="1")
+    project.connect(stub, **{name: "1"})
     stub.seen.clear()
     (why,) = {finding.why for finding in project.run().findings}
     assert (why, stub.seen) == ("tensors differ; tokenizer, template, metadata identical", [])

@@ -68,19 +68,20 @@ def ladder_plots(found: Ladder) -> Iterator[Markup]:
             yield _plot(suite, measure, by_speed, "tokens/s")
 
 
-def _speed(rung: Rung, suite: str) -> float:
-    """Tokens per second; 0 where they are not known."""
+def _speed(rung: Rung, suite: str) -> float | None:
+    """Tokens per second; ``None`` where they are not known."""
     mark = mark_in(rung, suite)
-    return 0.0 if mark is None or isinstance(mark.tokens_per_s, CannotTell) else mark.tokens_per_s
+    return None if mark is None or isinstance(mark.tokens_per_s, CannotTell) else mark.tokens_per_s
 
 
 def _differ(dots: Sequence[Dot]) -> bool:
     return len({dot.across for dot in dots}) > 1
 
 
-def _dot(rung: Rung, suite: str, measure: Measure, across: float) -> Iterator[Dot]:
+def _dot(rung: Rung, suite: str, measure: Measure, across: float | None) -> Iterator[Dot]:
+    """The point where it has a score in this measure and a place on the axis, which is by ratio."""
     mark = mark_in(rung, suite)
-    if mark is None or mark.measure != measure or across <= 0:
+    if mark is None or mark.measure != measure or across is None or across <= 0:
         return
     times = 1.0 if is_cost(measure) else 100.0
     match mark.level, mark.interval:

@@ -185,6 +185,6 @@ def _parts(where: str, parts: Parts) -> Part:
             )
             for row in parts.row
         ),
-        remarks=(f"{count_text(parts.left_out, 'smaller part')} are not shown",) if parts.left_out else (),
+        remarks=(f"not shown: {count_text(parts.left_out, 'smaller part')}",) if parts.left_out else (),
         is_detail=True,
     )

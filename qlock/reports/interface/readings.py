@@ -23,7 +23,7 @@ def readings(suite: Suite) -> Part:
     same = share_percent(found.same / found.pairs)
     remarks = [f"alike in every part: {found.same} of {count_text(found.pairs, 'pair')} ({same})"]
     if found.left_out:
-        remarks.append(f"not shown: {count_text(found.left_out, 'more part')} that differ")
+        remarks.append(f"not shown, and not the same either: {count_text(found.left_out, 'more part')}")
     return Part(
         heading=f"Read out of the answers of {suite.suite}",
         columns=("part", "pairs", "other value", "A alone", "B alone"),

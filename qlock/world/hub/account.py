@@ -58,9 +58,14 @@ def account_of(environment: Mapping[str, str]) -> Account:
         endpoint=_endpoint(environment.get("HF_ENDPOINT") or _PUBLIC),
         cache=_expanded(cache, environment) if cache else os.path.join(home, "hub"),  # noqa: PTH118 - text
         token=_token(environment, home),
-        is_offline=any(
-            environment.get(name, "").upper() in _TRUE for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-        ),
+        is_offline=is_offline(environment),
+    )
+
+
+def is_offline(environment: Mapping[str, str]) -> bool:
+    """Whether these environment variables forbid the network, for the Hub and for any other address."""
+    return any(
+        environment.get(name, "").upper() in _TRUE for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     )
 
 

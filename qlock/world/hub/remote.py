@@ -19,6 +19,7 @@ from qlock.core.digest import Digest
 from qlock.core.source import shown_address
 from qlock.errors import AbsentError, InputError
 from qlock.world.files import shown
+from qlock.world.hub.account import is_offline
 from qlock.world.hub.partial import Answer, Parcel, Words, bring, place_in, read_span
 from qlock.world.hub.patience import BUSY, BusyError, Patience, busy
 from qlock.world.interface import Clock
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
     import httpx
 
 _TIMEOUT_S = 30.0
-_TRUE = {"1", "ON", "YES", "TRUE"}
 
 
 class RealRemote:
     """Files behind addresses, over the network.
 
     Args:
-        environment: ``HF_HUB_OFFLINE`` forbids these requests too.
+        environment: What forbids requests to the Hub forbids these too.
         folder: Where fetched files are kept; made when one is.
         clock: For waiting.
         announce: Told about each wait, in one line.
@@ -49,7 +49,7 @@ class RealRemote:
         announce: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._environment = environment
-        self._is_offline = environment.get("HF_HUB_OFFLINE", "").upper() in _TRUE
+        self._is_offline = is_offline(environment)
         self._folder = folder
         self._clock = clock
         self._announce = announce

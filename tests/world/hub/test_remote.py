@@ -178,12 +178,11 @@ def test_another_server_is_asked_all_the_same(stub: FakeHub, remote: RealRemote,
     assert remote.size_bytes(url) == len(DATA)
 
 
-@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("name", ["", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
 def test_offline_makes_no_request(
-    stub: FakeHub, url: str, remote: RealRemote, tmp_path: Path, *, is_asked: bool
+    stub: FakeHub, url: str, remote: RealRemote, tmp_path: Path, name: str
 ) -> None:
-    by_variable = RealRemote({"HF_HUB_OFFLINE": "1"}, folder=tmp_path, clock=SetClock())
-    offline = remote.offline() if is_asked else by_variable
+    offline = RealRemote({name: "1"}, folder=tmp_path, clock=SetClock()) if name else remote.offline()
     assert refused(lambda: offline.fetch(url, sha256=SHA256)) == (
         AbsentError,
         f"`{shown_address(url)}` is not in the cache, and no network may be used",
