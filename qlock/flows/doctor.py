@@ -7,6 +7,7 @@ Does not live here: holding a machine against a lock (``flows.check``).
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -262,8 +263,9 @@ def _cache(world: World) -> str:
     count, size_bytes = 0, 0
     for folder, _, names in os.walk(path):
         for name in names:
-            count += 1
-            size_bytes += os.lstat(Path(folder) / name).st_size
+            with contextlib.suppress(FileNotFoundError):  # A fetch that runs meanwhile renames its files.
+                size_bytes += os.lstat(Path(folder) / name).st_size
+                count += 1
         if count > _MOST_CACHED:
             return f"{_folder(path)}, more than {_MOST_CACHED} files in it"
     return f"{_folder(path)}, {count_text(count, 'file')} of {bytes_text(size_bytes)} in it"

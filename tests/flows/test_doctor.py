@@ -163,6 +163,15 @@ def test_the_cache_is_weighed(tmp_path: Path) -> None:
     assert says.endswith(" free, 1 file of 1.5 kB in it")
 
 
+def test_a_file_that_leaves_the_cache_meanwhile_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = machine(tmp_path)
+    world.cache_folder.mkdir(parents=True)
+    monkeypatch.setattr(os, "walk", lambda top: [(str(top), [], ["renamed.part"])])
+    assert row(look(tmp_path, world), "cache folder").says.endswith(" free, 0 files of 0 B in it")
+
+
 def test_nothing_is_said_of_what_qlock_does_not_use(tmp_path: Path) -> None:
     told = {one.what.partition(":")[0] for one in look(tmp_path).rows}
     assert told & {"sandbox", "slurm"} == set()
