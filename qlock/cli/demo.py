@@ -35,7 +35,7 @@ _MEBIBYTE = 1 << 20
 )
 @click.pass_obj
 def verb(means: Means, folder: Path) -> Answer:
-    """Show what qlock does, on a small model: lock, run, add a quant, and be refused.
+    """Show what qlock does, on a small model, from a lock to a refusal.
 
     Makes a folder with a spec, quantized models, a text and an exam, and runs the other verbs on them, about two
     minutes on two cores. Needs the extra `demo`. Prints the folder.

@@ -46,7 +46,7 @@ class Line(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
-    """Say what a GGUF is, or what two of them differ in, from their headers.
+    """Say what a GGUF is, or how two of them differ, by headers alone.
 
     A and B are paths or sources, such as hub:OWNER/REPO:Q4_K_M, hub:OWNER/REPO/FILE.gguf@REVISION or https://…; of a
     file elsewhere only the header is read. Any shard stands for its whole set. Exits with 0 also where two models differ.

@@ -58,7 +58,7 @@ class Line(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
-    """Show the items of a run: what was asked, what was answered, and what that is worth.
+    """Show what was asked in a run, what was answered, and its worth.
 
     Without ITEM, a row for each item at each point. With ITEM, its prompt, and of each point the replies with their
     endings, the outcome, and why. Works on runs that are not whole too; exits with 5 when ITEM has no answer yet.

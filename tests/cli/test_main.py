@@ -283,6 +283,14 @@ def files_of_verbs() -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if "\ndef verb(" in path.read_text())
 
 
+def test_no_line_about_a_verb_is_cut_short_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("--help") == (0, "")
+    (_, _, commands) = capsys.readouterr().out.partition("Commands:\n")
+    lines = commands.partition("\n\n")[0].split("\n")
+    assert len(lines) > 10
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
 def test_every_file_with_a_verb_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert typed("--help") == (0, "")
     rows = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].split("\n")
