@@ -53,6 +53,8 @@ _DIGEST = re.compile("(?:sha256|blake3):[0-9a-f]{64}")
 _DIGITS = 12
 
 _BRING_BACK = "bring back the locked file, or take the new one with `qlock resolve --upgrade NAME`"
+_WRITE_AGAIN = "remove the file and the journal beside it: then both are written again"
+_KEPT = re.compile(r"suite\..+\.reference\.kept(?:\.[a-z0-9_.]+)?")
 _SAY_WHERE = "say where it lies with --models DIR (a folder that holds it under its own name)"
 
 _REMEDY: dict[str, str] = {
@@ -109,6 +111,9 @@ class Finding(Base, frozen=True, kw_only=True):
             "suite-files",
         ):
             return _SAY_WHERE
+        if self.rule == "suite-files" and _KEPT.fullmatch(self.where):
+            # No lock names what a reference said: it is kept to be read again, and can be had again.
+            return _WRITE_AGAIN
         return _REMEDY[self.rule]
 
 

@@ -19,7 +19,7 @@ from qlock.core.lock import Lock, PromptsPin, SuitePin, named
 from qlock.core.plan import Job, prompts_of
 from qlock.core.units import bytes_text
 from qlock.core.verify import Finding, differences
-from qlock.errors import AbsentError
+from qlock.errors import AbsentError, InputError
 from qlock.flows.references import is_stored
 from qlock.world.files import writing_error
 from qlock.world.interface import HeldError, World
@@ -127,7 +127,8 @@ def check_room_on_disk(world: World, sizes: Iterable[tuple[KeptBase, int]], runs
         AbsentError: With what is needed and what there is.
     """
     needed = sum(size - _bytes_on_disk(base.path) for base, size in sizes if not is_whole(world, base))
-    place = next(folder for folder in (runs, *runs.parents) if folder.exists())
+    # Where they lie, which may be a link to another disk than the runs'.
+    place = next(folder for folder in (runs / FOLDER, runs, *runs.parents) if folder.exists())
     free = free_bytes(place)
     if needed > free:
         raise AbsentError(
@@ -153,7 +154,11 @@ def _log(world: World, base: KeptBase) -> Log | None:
         return None
     # Not opened as a journal: whoever writes there now may be in the middle of a line.
     data = world.files.read_bounded(base.journal, _MOST_JOURNAL_BYTES, "journal")
-    return read_log(data.split(b"\n")[:-1], name=base.journal.name)
+    try:
+        return read_log(data.split(b"\n")[:-1], name=base.journal.name)
+    except InputError as error:
+        error.hint = error.hint or f"remove it: then `{base.path.name}` is written again"
+        raise
 
 
 def look_at(world: World, base: KeptBase) -> list[Finding]:
@@ -179,7 +184,7 @@ def look_at(world: World, base: KeptBase) -> list[Finding]:
             expected=log.whole.blake3,
             found=digest.blake3,
             effect="output",
-            why=f"`{base.path.name}` was changed after it was written; remove it to have it written again",
+            why=f"`{base.path.name}` was changed after it was written",
         )
     ]
 

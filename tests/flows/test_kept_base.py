@@ -165,6 +165,16 @@ def test_what_does_not_fit_the_disk_is_said_before_anything_is_loaded(
     assert project.script.loads == []
 
 
+def test_the_disk_is_that_on_which_the_files_lie(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other-disk").mkdir()
+    project.runs.mkdir(parents=True)
+    (project.runs / "references").symlink_to(tmp_path / "other-disk")
+    monkeypatch.setattr(kept_base, "free_bytes", lambda path: 1e9 if path.name == "references" else 0)
+    assert project.run().state == "sealed"
+
+
 def test_what_is_there_needs_no_more_room(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     sealed(project)
     monkeypatch.setattr(kept_base, "free_bytes", lambda _: 0)
@@ -396,9 +406,18 @@ def test_a_file_that_was_changed_is_refused(project: Project) -> None:
     ran = project.run(repeat_lock=True)
     (finding,) = ran.findings
     assert (ran.state, finding.where) == ("refused", "suite.distance.reference.kept.blake3")
-    assert (
-        finding.why == f"`{path.name}` was changed after it was written; remove it to have it written again"
-    )
+    assert finding.why == f"`{path.name}` was changed after it was written"
+    assert finding.remedy == "remove the file and the journal beside it: then both are written again"
+
+
+def test_of_a_damaged_journal_it_is_said_what_to_do(project: Project) -> None:
+    sealed(project)
+    journal = kept(project).with_suffix(".jsonl")
+    journal.write_bytes(b"nothing\n")
+    with pytest.raises(InputError) as caught:
+        project.run(repeat_lock=True)
+    assert str(caught.value).startswith(f"{journal.name}: line 1: not JSON")
+    assert caught.value.hint == f"remove it: then `{kept(project).name}` is written again"
 
 
 def test_what_was_read_from_a_file_that_was_touched_meanwhile_is_measured_again(project: Project) -> None:
