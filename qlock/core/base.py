@@ -20,11 +20,14 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A frozen struct that refuses unknown fields."""
 
 
+LONGEST_NAME = 80
+"""Three of them are in the name of a record, ``SUITE.MODEL@SETTING.1000.jsonl``, and file systems take 255 bytes."""
+
 Name = Annotated[
     str,
     msgspec.Meta(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*\Z",
-        max_length=100,
+        max_length=LONGEST_NAME,
         description="a name of ASCII letters, digits and `._+-` that starts with a letter or digit",
     ),
 ]

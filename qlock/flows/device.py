@@ -26,7 +26,7 @@ from qlock.flows.cards import Usable, usable, variables
 from qlock.flows.proving import Opener
 from qlock.world.interface import World
 
-_LONGEST_NAME = 80
+_LONGEST_NAME = 70
 AMD_CARDS = "1002:"
 """What AMD's PCI ids begin with."""
 

@@ -13,7 +13,7 @@ from qlock.errors import InputError, UsageError
 from qlock.flows.writing import write_file
 from qlock.world.interface import World
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
 STARTER = """\
 # What you want measured. `qlock resolve specs/{name}.toml` makes it exact, as a lock for this machine; `qlock run` on

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qlock.core.base import Base, Count, Day, Finite, Name, Positive, Share, refuse_no_day, wrong_slice
+from qlock.core.base import (
+    LONGEST_NAME,
+    Base,
+    Count,
+    Day,
+    Finite,
+    Name,
+    Positive,
+    Share,
+    refuse_no_day,
+    wrong_slice,
+)
 from tests.strategies import NAMES, strategy, structs
 
 
@@ -33,7 +45,7 @@ def test_a_struct_does_not_change() -> None:
 @pytest.mark.parametrize(
     "kind, good, bad",
     [
-        (Name, ["a", "Q4_K_M", "0.5B-x+y", "a" * 100], ["", "a\n", ".a", "a b", "a/b", "é", "a" * 101, 3]),
+        (Name, ["a", "Q4_K_M", "0.5B-x+y", "a" * 80], ["", "a\n", ".a", "a b", "a/b", "é", "a" * 81, 3]),
         (Count, [0, 2**63 - 1], [-1, 1.0, True, "1"]),
         (Positive, [1], [0]),
         (Share, [0, 0.0, 1.0, 0.5], [-0.001, 1.001, math.nan, math.inf, True]),
@@ -47,6 +59,11 @@ def test_ranges(kind: Any, good: list[Any], bad: list[Any]) -> None:
     for value in bad:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(value, kind)
+
+
+def test_a_record_of_the_longest_names_can_be_a_file(tmp_path: Path) -> None:
+    name = "a" * LONGEST_NAME
+    (tmp_path / f"{name}.{name}@{name}.1000.jsonl").write_bytes(b"")
 
 
 @given(NAMES)

@@ -80,7 +80,7 @@ def error_of(plain: Any, kind: Any = Outer, *, shown: Any = ...) -> tuple[str, s
             {"name": "a b"},
             "name: got `a b`, expected a name of ASCII letters, digits and `._+-` that starts with a letter or digit",
         ),
-        ({"name": "a" * 101}, f"name: got `{'a' * 101}`, expected text of length <= 100"),
+        ({"name": "a" * 81}, f"name: got `{'a' * 81}`, expected text of length <= 80"),
         (
             {"name": "a", "inner": [{"mode": "npu"}]},
             "inner[0].mode: got `npu`, expected one of: `cpu`, `gpu`",

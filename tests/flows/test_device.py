@@ -98,7 +98,7 @@ def test_a_card_with_its_driver_and_the_cpu_beside_it(tmp_path: Path) -> None:
         (sliced(SLICE), {}, "gpu-nvidia-a100-sxm4-40gb-mig-1g.5gb"),
         ((T4, L4), {"count": 2}, "gpu-tesla-t4+nvidia-l4-x2"),
         ((msgspec.structs.replace(L4, gpu_name="卡"),), {}, "gpu-unnamed"),
-        ((msgspec.structs.replace(L4, gpu_name="x" * 96),), {}, "gpu-" + "x" * 80),
+        ((msgspec.structs.replace(L4, gpu_name="x" * 96),), {}, "gpu-" + "x" * 70),
     ],
 )
 def test_a_device_is_named_by_its_cards(
