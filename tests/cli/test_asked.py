@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qlock.cli import asked
-from qlock.cli.asked import folder_asked, lock_asked, spec_asked
+from qlock.cli.asked import Duration, folder_asked, lock_asked, spec_asked
 from qlock.errors import AbsentError, InputError
 from qlock.flows.locks import read_lock_file
 from qlock.world.interface import World
@@ -69,3 +69,10 @@ def test_a_folder_that_is_not_there_is_named_with_its_option(locked: Project) ->
 def test_the_folder_of_runs_is_asked_for_in_one_place() -> None:
     sources = Path(asked.__file__).parent.glob("*.py")
     assert [path.name for path in sources if '"--runs"' in path.read_text(encoding="utf-8")] == ["asked.py"]
+
+
+@pytest.mark.parametrize(
+    "text, duration_s", [("90s", 90.0), ("45m", 2_700.0), ("8h", 28_800.0), ("2d", 172_800.0)]
+)
+def test_a_duration_is_read_in_its_unit(text: str, duration_s: float) -> None:
+    assert Duration().convert(text, None, None) == duration_s

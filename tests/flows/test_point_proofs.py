@@ -108,3 +108,14 @@ def test_a_gold_reply_that_is_not_graded_right_is_refused_before_a_lock_is_made(
         "point.A@plain.suite.digits.q: the gold reply must be graded as right, got `wrong: got `2`, expected `1``"
     )
     assert caught.value.hint == "mend the item's expected, gold or bad, or its grader"
+
+
+def test_a_bad_reply_that_is_graded_right_is_refused_as_well(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    row = b'{"id": "q", "prompt": "1", "expected": "1", "grader": {"kind": "exact"}, "bad": "1"}\n'
+    project.write("tasks/digits.jsonl", row)
+    with pytest.raises(InputError) as caught:
+        project.resolve()
+    assert str(caught.value) == (
+        "point.A@plain.suite.digits.q: the bad reply must be graded as not right, got `right`"
+    )

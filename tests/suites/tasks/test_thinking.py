@@ -40,6 +40,7 @@ def test_where_the_template_opens_a_reply_without_an_end_is_all_thinking() -> No
     rule = Thinking(opened_by_template=True)
     assert final_answer("so Paris or", rule) == UNFINISHED
     assert final_answer("so</think>Paris", rule) == "Paris"
+    assert final_answer("</think>Paris", rule) == "Paris"
 
 
 def test_without_cutting_the_reply_is_graded_as_it_is() -> None:
