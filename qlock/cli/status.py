@@ -44,7 +44,8 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
     for task in seen.tasks:
         count[task.state] += 1
     is_done = set(count) <= {"done"}
-    talk.say("ok" if is_done else "note", ", ".join(f"{number} {state}" for state, number in count.items()))
+    tally = ", ".join(f"{number} {state}" for state, number in count.items())
+    talk.say("ok" if is_done else "note", f"{short_path(world, seen.folder)}: {tally}")
     if is_done and not seen.is_sealed:
         talk.say("hint", f"bring the tasks together with `qlock merge {for_shell(str(path))}`")
     code = ExitCode.YES if is_done else ExitCode.INCOMPLETE

@@ -53,6 +53,12 @@ def project_of_run(path: Path, lock: Lock) -> Path | None:
     return above.parent.parent
 
 
+def lock_of_run(path: Path, lock: Lock) -> Path | None:
+    """Where the lock of a run belongs in the run's project; ``None`` as in ``project_of_run``."""
+    project = project_of_run(path, lock)
+    return None if project is None else project / "locks" / f"{path.parent.name}.toml"
+
+
 def resolving_folder(spec_path: Path, spec: Spec) -> Path:
     """Where it is kept how a spec was resolved on another machine; no run has a name without ``@``."""
     return project_of(spec_path) / "runs" / "resolve" / spec.name

@@ -362,12 +362,17 @@ def run_folders(runs: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in runs.iterdir() if path.is_dir() and _NUMBERED.match(path.name)))
 
 
+def is_of_one_lock(run: Path, other: Path) -> bool:
+    """Whether two folders are runs of one lock: ``LOCK8`` and ``LOCK8.2``."""
+    return run.name.partition(".")[0] == other.name.partition(".")[0]
+
+
 def folder_of_lock(runs: Path, lock_bytes: bytes) -> Path:
     """The folder of a lock: an unfinished repeat of it is gone on with first."""
-    name = folder_name(lock_bytes)
-    mine = [path for path in run_folders(runs) if path.name.partition(".")[0] == name]
+    first = runs / folder_name(lock_bytes)
+    mine = [path for path in run_folders(runs) if is_of_one_lock(path, first)]
     open_ones = [path for path in mine if _is_begun(path) and not (path / "seal.json").exists()]
-    return open_ones[0] if open_ones else runs / name
+    return open_ones[0] if open_ones else first
 
 
 def next_repeat(runs: Path, lock_bytes: bytes) -> Path:

@@ -11,13 +11,14 @@ from typing import Literal
 import msgspec
 
 from qlock.core.base import Base, Count
+from qlock.core.words import listed
 from qlock.errors import AbsentError
-from qlock.flows.run_folder import RunFolder
+from qlock.flows.run_folder import RunFolder, is_of_one_lock, run_folders
 from qlock.flows.submissions import Submission, by_task, known_tasks, last_words, submissions
 from qlock.flows.tasks import TaskSeen, place_of, tasks_seen
 from qlock.world.interface import Missing, SlurmTask, World
 
-State = Literal["done", "running", "queued", "failed", "open"]
+State = Literal["done", "running", "queued", "failed", "open", "unknown"]
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 
 
@@ -27,7 +28,8 @@ class TaskStatus(Base, frozen=True, kw_only=True):
     id: str
     index: Count
     state: State
-    """``failed``: it was queued, is in the queue no more, and is not done. ``open``: it never was queued."""
+    """``failed``: it was queued, is in the queue no more, and is not done. ``open``: it never was queued.
+    ``unknown``: it was queued, and Slurm cannot be asked whether it still is."""
     done: Count
     items: Count
     job: str
@@ -45,7 +47,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     is_sealed: bool
     tasks: tuple[TaskStatus, ...]
     notes: tuple[str, ...] = ()
-    """What could not be asked."""
+    """Which run is told of where several could be, and what could not be asked."""
 
 
 def status(world: World, path: Path, runs: Path | None = None) -> Status:
@@ -59,14 +61,15 @@ def status(world: World, path: Path, runs: Path | None = None) -> Status:
     folder = place.folder
     is_sealed = folder.seal() is not None
     submitted = submissions(folder)
-    notes: list[str] = []
+    notes = _instead(world, world.cwd / path, folder)
     waiting: dict[str, SlurmTask] = {}
-    was_queued: set[str] = set()
+    was_queued = {id_ for one in submitted for id_ in one.tasks}
+    is_known = True
     if submitted and not is_sealed:
         try:
             waiting = by_task(submitted, world.slurm.queue())
-            was_queued = {id_ for one in submitted for id_ in one.tasks}
         except AbsentError as error:
+            is_known = False
             notes.append(f"Slurm's queue is not known: {error.message}")
     rows = []
     gone: list[TaskSeen] = []
@@ -75,6 +78,8 @@ def status(world: World, path: Path, runs: Path | None = None) -> Status:
             rows.append(_row(seen, "done", done=seen.items))
         elif seen.id in waiting:
             rows.append(_in_queue(seen, waiting[seen.id]))
+        elif seen.id in was_queued and not is_known:
+            rows.append(_row(seen, "unknown"))
         elif seen.id in was_queued:
             gone.append(seen)
         else:
@@ -83,6 +88,20 @@ def status(world: World, path: Path, runs: Path | None = None) -> Status:
         failed, more = _failed(world, folder, submitted, gone)
         rows, notes = sorted([*rows, *failed], key=lambda row: row.index), [*notes, *more]
     return Status(folder=folder.path, is_sealed=is_sealed, tasks=tuple(rows), notes=tuple(notes))
+
+
+def _instead(world: World, path: Path, folder: RunFolder) -> list[str]:
+    """Says that a lock has sealed runs beside the open one that is told of."""
+    if path.is_dir() or folder.seal() is not None:
+        return []
+    beside = [one for one in run_folders(folder.path.parent) if is_of_one_lock(one, folder.path)]
+    sealed = [one.name for one in beside if RunFolder(world, one).seal() is not None]
+    if not sealed:
+        return []
+    are = "is" if len(sealed) == 1 else "are"
+    return [
+        f"this is `{folder.path.name}`, a repeat that is not done; {listed(sealed, in_backticks=True)} {are} sealed"
+    ]
 
 
 def _failed(

@@ -18,13 +18,15 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Count
 from qlock.core.lock import Lock
+from qlock.core.plan import Job
 from qlock.core.record import is_done
 from qlock.core.tasks import Task, cut_of_id, cuts_of_length, items_of_points, tasks
 from qlock.errors import AbsentError, InputError, QlockError
 from qlock.flows.beside import spec_of
-from qlock.flows.layout import runs_folder
+from qlock.flows.fitting import locked_items
+from qlock.flows.layout import lock_of_run, runs_folder
 from qlock.flows.locks import read_lock_file
-from qlock.flows.run_folder import TASKS, RunFolder, folder_of_lock
+from qlock.flows.run_folder import TASKS, RunFolder, folder_of_lock, items_name
 from qlock.world.interface import World
 
 
@@ -46,7 +48,7 @@ class TaskSeen(Base, frozen=True, kw_only=True):
     id: str
     index: Count
     done: Count
-    """Items with an answer."""
+    """Items with an answer, in the task's own folder or in the records of the whole run."""
     items: Count
     is_sealed: bool
     """All of them, checked after the last."""
@@ -64,14 +66,17 @@ def place_of(world: World, path: Path, runs: Path | None = None) -> Place:
         if not (path / "lock.toml").exists():
             raise AbsentError(f"`{path}` is no folder of a run: it has no `lock.toml`")
         lock, data = folder.lock()
-        return Place(folder=folder, lock=lock, data=data)
+        shard_items = _shard_items(world, lock_of_run(path, lock), data)
+        return Place(folder=folder, lock=lock, data=data, shard_items=shard_items)
     lock, data = read_lock_file(world, path)
     folder = RunFolder(world, folder_of_lock(runs or runs_folder(path, lock), data))
     return Place(folder=folder, lock=lock, data=data, shard_items=_shard_items(world, path, data))
 
 
-def _shard_items(world: World, lock_path: Path, data: bytes) -> int | UnsetType:
+def _shard_items(world: World, lock_path: Path | None, data: bytes) -> int | UnsetType:
     """Of a spec that cannot be read nothing is known; it says no more than how what is open would be cut."""
+    if lock_path is None:
+        return UNSET
     with contextlib.suppress(QlockError):
         spec = spec_of(world, lock_path, data)
         return UNSET if spec is None else spec.slurm.shard_items
@@ -162,15 +167,31 @@ def tasks_seen(world: World, place: Place, every: Iterable[Task]) -> tuple[TaskS
     Raises:
         InputError: A record is damaged.
     """
-    return tuple(_seen(task_folder(world, place.folder, task.id), task) for task in every)
+    return tuple(_seen(place.folder, task_folder(world, place.folder, task.id), task) for task in every)
 
 
-def _seen(folder: RunFolder, task: Task) -> TaskSeen:
+def _seen(whole: RunFolder, folder: RunFolder, task: Task) -> TaskSeen:
     is_sealed = folder.seal() is not None
-    done = task.items if is_sealed else sum(_done(folder, job.name) for job in task.jobs)
+    done = task.items if is_sealed else sum(_done(whole, folder, job) for job in task.jobs)
     return TaskSeen(id=task.id, index=task.index, done=done, items=task.items, is_sealed=is_sealed)
 
 
-def _done(folder: RunFolder, job: str) -> int:
-    record = folder.record(job)
-    return 0 if record is None else sum(is_done(row) for row in record.rows)
+def _done(whole: RunFolder, folder: RunFolder, job: Job) -> int:
+    """How many items of a task's job have an answer: the whole run may have been begun without tasks."""
+    of_all = _answered(whole, job)
+    if of_all and job.part is not UNSET:
+        of_all &= _asked(whole, job)
+    return len(_answered(folder, job) | of_all)
+
+
+def _answered(folder: RunFolder, job: Job) -> set[str]:
+    record = folder.record(job.name)
+    return set() if record is None else {row.item for row in record.rows if is_done(row)}
+
+
+def _asked(whole: RunFolder, job: Job) -> set[str]:
+    """The items of a shard's part of a job; none where the file of what was asked is gone."""
+    digest = locked_items(whole.lock()[0], job)
+    if not (whole.path / items_name(digest)).is_file():
+        return set()
+    return {item.id for item in whole.items(digest)[job.places]}

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from qlock.flows.run_folder import folder_name
 from qlock.world.interface import SlurmTask
 from tests.cli.conftest import Type
 from tests.fakes.project import Project
@@ -25,13 +26,14 @@ def test_a_row_for_each_task(locked: Project, slurm: ScriptedSlurm, typed: Type)
     typed("submit", LOCK)
     locked.run(task="A@plain")
     slurm.queued = [SlurmTask(job="101", index=1, state="RUNNING", reason="", node="n1", left_s=5025)]
+    run = f"{locked.runs.relative_to(locked.path)}/{folder_name(locked.lock_path.read_bytes())}"
     said = typed("status", LOCK)
     assert (said.code, said.out) == (5, "")
     assert said.talk == [
         "task     state    items     left  job    why",
         "A@plain  done     11/11",
         "B@plain  running   0/11  1:23:45  101_1  on n1",
-        "note: 1 done, 1 running",
+        f"note: {run}: 1 done, 1 running",
     ]
     told = json.loads(typed("status", LOCK, "--json").out)
     assert [(task["state"], task["left_s"]) for task in told["tasks"]] == [
@@ -45,4 +47,8 @@ def test_all_done(locked: Project, typed: Type) -> None:
         locked.run(task=task)
     said = typed("status", LOCK)
     assert said.code == 0
-    assert said.talk[-2:] == ["ok: 2 done", f"hint: bring the tasks together with `qlock merge {LOCK}`"]
+    run = f"{locked.runs.relative_to(locked.path)}/{folder_name(locked.lock_path.read_bytes())}"
+    assert said.talk[-2:] == [
+        f"ok: {run}: 2 done",
+        f"hint: bring the tasks together with `qlock merge {LOCK}`",
+    ]

@@ -6,6 +6,7 @@ import pytest
 
 from qlock.flows.layout import (
     lock_label,
+    lock_of_run,
     lock_path,
     project_of,
     project_of_run,
@@ -53,11 +54,13 @@ def test_a_run_leads_back_to_its_project() -> None:
     lock = a_lock()
     run = runs_folder(Path("/p/locks/l.toml"), lock) / "5d9a31c9"
     assert project_of_run(run, lock) == Path("/p")
+    assert lock_of_run(run, lock) == Path(f"/p/locks/{lock.name}@{lock.device[0].name}.toml")
 
 
 @pytest.mark.parametrize("path", ["/runs/5d9a31c9", "/5d9a31c9", "/p/runs/other@cpu/5d9a31c9"])
 def test_a_run_elsewhere_has_no_project(path: str) -> None:
     assert project_of_run(Path(path), a_lock()) is None
+    assert lock_of_run(Path(path), a_lock()) is None
 
 
 def test_how_a_spec_was_resolved_lies_beside_its_runs() -> None:
