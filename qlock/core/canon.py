@@ -26,6 +26,7 @@ from qlock.core.explain import explained, known_keys, shown_key, unknown_key
 from qlock.errors import InputError
 
 __all__ = [
+    "MOST_TOML_BYTES",
     "check_version",
     "decode_text",
     "from_json",
@@ -48,8 +49,8 @@ _AT = re.compile(r"\(at line (\d+), column (\d+)\)$")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _BOM = b"\xef\xbb\xbf"
 _INTEGER_MAX = 2**63
-_BYTES_MAX = 8 * 2**20
-"""Of a spec or lock; a lock of a hundred models has about one MiB."""
+MOST_TOML_BYTES = 8 << 20
+"""Of a spec or lock, read or written; a lock of a hundred models has about one MiB."""
 _DEPTH_MAX = 64
 """Of tables and arrays within one another; far below what Python's own stack bears."""
 _MANY_DOTS = re.compile(
@@ -89,8 +90,8 @@ def read_toml_table(data: bytes, *, name: str) -> dict[str, Any]:
         InputError: No TOML, larger than 8 MiB, deeper than 64 levels, a date or time without quotes, or a number
             that is not finite or does not fit 64 bits.
     """
-    if len(data) > _BYTES_MAX:
-        raise InputError(f"got {len(data)} bytes, expected at most {_BYTES_MAX}").in_document(name)
+    if len(data) > MOST_TOML_BYTES:
+        raise InputError(f"got {len(data)} bytes, expected at most {MOST_TOML_BYTES}").in_document(name)
     text = decode_text(data, name=name)
     dots = _MANY_DOTS.search(text)
     if dots:

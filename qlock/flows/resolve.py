@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core import facts
 from qlock.core.again import Again, again
-from qlock.core.canon import json_bytes
+from qlock.core.canon import MOST_TOML_BYTES, json_bytes
 from qlock.core.escape import for_message, visible
 from qlock.core.kept_base import check_stored_tokens
 from qlock.core.lock import (
@@ -32,7 +32,6 @@ from qlock.core.lock import (
     read_lock,
     renew_path,
     unset_pins,
-    write_lock,
 )
 from qlock.core.spec import Spec, SuiteSpec, points, read_spec, spec_digest
 from qlock.core.words import did_you_mean, listed
@@ -44,7 +43,7 @@ from qlock.flows.foreseen import items_too_few
 from qlock.flows.gated import check_gates
 from qlock.flows.keeping import Ground, Kept, what_holds
 from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
-from qlock.flows.locks import MOST_LOCK_BYTES
+from qlock.flows.locks import lock_bytes
 from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.origins import Order, gather
 from qlock.flows.point_proofs import Proofs, counted, no_engine, prove_points, unproved_point
@@ -112,11 +111,10 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     spec_path = world.cwd / asked.spec_path
     spec = read_spec_file(world, spec_path)
     here = asked_device(world, spec)
-    device = here.device
-    _check_upgrade(spec, device, asked.upgrade)
-    path = lock_path(spec_path, spec, device.name)
+    _check_upgrade(spec, here.device, asked.upgrade)
+    path = lock_path(spec_path, spec, here.device.name)
     before, old = _old_lock(world, path, spec_path, ignore_damage="all" in asked.upgrade)
-    base = project_of(spec_path)
+    base, label = project_of(spec_path), spec_label(spec_path)
     with Vocabularies() as vocabularies:
         order = _order(spec, old, asked, base=base, vocabularies=vocabularies)
         ground = _ground(world, spec, here, order, asked)
@@ -125,7 +123,9 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         kept = Kept() if old is None else what_holds(ground, exams, old)
         # What moved unasked is named at once: nothing is loaded for a lock that will not be written.
         proofs = _as_before(ground, exams, kept, old)
-        moved = _unasked(old, kept, _assemble(ground, proofs), asked)
+        ahead = _assemble(ground, proofs)
+        lock_bytes(ahead, spec_path=label, name=path.name)
+        moved = _unasked(old, kept, ahead, asked)
         if not moved and asked.prove:
             open_here = opener(open_engine, spec.engine.environment | here.variables)
             bench = _bench(world, ground, exams, open_here, order=order, here=here)
@@ -137,7 +137,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     return Resolved(
         path=path,
         lock=lock,
-        data=write_lock(lock, spec_path=spec_label(spec_path)),
+        data=lock_bytes(lock, spec_path=label, name=path.name),
         before=before,
         moves=moved or _unasked(old, kept, lock, asked),
         notes=(
@@ -200,7 +200,7 @@ def _old_lock(
     """The lock that is there now, and its bytes; with ``ignore_damage`` one that cannot be read is as none."""
     if not path.exists():
         return None, None
-    data = world.files.read_bounded(path, MOST_LOCK_BYTES, "lock")
+    data = world.files.read_bounded(path, MOST_TOML_BYTES, "lock")
     _check_owner(path, data, spec_path)
     try:
         return data, read_lock(data, name=path.name)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from msgspec.structs import replace
+
+from qlock.core.canon import MOST_TOML_BYTES
 from qlock.errors import InputError
-from qlock.flows.locks import read_lock_file
+from qlock.flows.locks import lock_bytes, read_lock_file
+from qlock.flows.resolve import MOST_SPEC_BYTES
 from tests.broken.make import sealed
 from tests.fakes.project import Project
+from tests.fakes.project import refusal as refused
 
 
 def refusal(project: Project, old: str, new: str) -> tuple[str, str]:
@@ -58,3 +64,34 @@ def test_a_folder_is_no_lock(project: Project) -> None:
     with pytest.raises(InputError) as caught:
         read_lock_file(project.world, project.path / "locks")
     assert str(caught.value) == "got the folder `locks`, expected a lock file"
+
+
+def test_a_lock_that_nobody_could_read_is_refused_before_anything_is_loaded(project: Project) -> None:
+    # Quotes are escaped in a lock: twice the bytes of a spec that is as large as any may be.
+    text = '\n[[anchor]]\nmodel = "A"\nsuite = "digits"\npublished = 0.5\ntolerance = 1.0\nsource = \'{}\'\n'
+    project.write_spec(lambda spec: spec + text.format('"' * (MOST_SPEC_BYTES - len((spec + text).encode()))))
+    opened = project.script.opened
+    message, hint = refused(project, InputError)
+    bytes_ = re.fullmatch(
+        r"small@cpu-amd-1a-02\.toml: the lock would have `(\d+)` bytes, expected at most `8388608`", message
+    )
+    assert bytes_
+    assert int(bytes_[1]) > MOST_TOML_BYTES
+    assert (hint, project.script.opened) == ("split the spec into several", opened)
+
+
+def test_a_lock_of_as_many_bytes_as_can_be_read_is_written(project: Project) -> None:
+    lock, data = read_lock_file(project.world, project.lock_path)
+
+    def written(more: int) -> bytes:
+        model = replace(lock.model[0], requested=lock.model[0].requested + "x" * more)
+        return lock_bytes(
+            replace(lock, model=(model, *lock.model[1:])), spec_path="specs/small.toml", name="x.toml"
+        )
+
+    most = MOST_TOML_BYTES - len(data)
+    project.lock_path.write_bytes(written(most))
+    assert len(read_lock_file(project.world, project.lock_path)[1]) == MOST_TOML_BYTES
+    with pytest.raises(InputError) as caught:
+        written(most + 1)
+    assert str(caught.value) == "x.toml: the lock would have `8388609` bytes, expected at most `8388608`"
