@@ -28,6 +28,12 @@ def listed(names: Iterable[str], *, most: int = MOST_NAMES, in_backticks: bool =
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the known name that is most like this one; empty where none is like it."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean `{for_message(near[0])}`?" if near else ""
+    """A hint with the known name that is most like this one; empty where none is like it.
+
+    A point ``MODEL@SETTING`` is also found by its model alone.
+    """
+    whole = {one: one for one in known}
+    by_model = {one.partition("@")[0]: one for one in reversed(whole)}
+    meant = by_model | whole
+    near = difflib.get_close_matches(name, meant, n=1)
+    return f"did you mean `{for_message(meant[near[0]])}`?" if near else ""

@@ -25,6 +25,7 @@ from qlock.core.escape import for_message
 from qlock.core.lock import Lock
 from qlock.core.sides import Side
 from qlock.core.validity import Treatment
+from qlock.core.words import did_you_mean
 from qlock.errors import UsageError
 from qlock.flows.locks import read_lock_file
 from qlock.flows.opened import OpenRun, is_one_run, open_run, open_side
@@ -70,13 +71,13 @@ def diff(world: World, asked: Asked) -> tuple[Comparison, ...]:
         AbsentError: There is no such run, or several.
         InputError: A lock, record or grade is unreadable, or was changed after the seal.
     """
-    if _is_lock(asked.left) or (asked.right is not None and _is_lock(asked.right)):
+    if _is_lock(world, asked.left) or (asked.right is not None and _is_lock(world, asked.right)):
         return _locks(world, asked)
-    left_path, left_point = _named(asked.left)
+    left_path, left_point = _named(world, asked.left)
     left = right = open_run(world, left_path)
     right_point = None
     if asked.right is not None:
-        right_path, right_point = _named(asked.right)
+        right_path, right_point = _named(world, asked.right)
         right = open_run(world, right_path)
     chosen = _chosen(asked, (left, left_point), (right, right_point))
     if asked.right is not None and asked.bridge is None:
@@ -153,8 +154,8 @@ def _through(
     return sides(asked.bridge)
 
 
-def _is_lock(named: str) -> bool:
-    return _named(named)[0].suffix == ".toml"
+def _is_lock(world: World, named: str) -> bool:
+    return _named(world, named)[0].suffix == ".toml"
 
 
 def _locks(world: World, asked: Asked) -> tuple[Comparison, ...]:
@@ -162,16 +163,16 @@ def _locks(world: World, asked: Asked) -> tuple[Comparison, ...]:
     if asked.noise:
         raise UsageError("got --noise with locks, expected runs: a lock has no noise")
     for named in filter(None, (asked.left, asked.right)):
-        if not _is_lock(named):
+        if not _is_lock(world, named):
             raise UsageError(
                 f"got a lock and `{for_message(named)}`, expected two locks or two runs",
                 hint="each run holds its lock as `lock.toml`",
             )
-    left_path, left_point = _named(asked.left)
+    left_path, left_point = _named(world, asked.left)
     left = right = _open_lock(world, left_path)
     right_point = None
     if asked.right is not None:
-        right_path, right_point = _named(asked.right)
+        right_path, right_point = _named(world, asked.right)
         right = _open_lock(world, right_path)
     treatment = _treatment(asked, left.lock, right.lock)
     found = []
@@ -193,18 +194,27 @@ def _lock_side(opened: OpenLock, point: str) -> Side:
     )
 
 
-def _named(text: str) -> tuple[Path, str | None]:
-    """``RUN:POINT`` taken apart; a colon that begins no point belongs to the path."""
+def _named(world: World, text: str) -> tuple[Path, str | None]:
+    """``RUN:POINT`` taken apart; a colon that begins no point belongs to the path.
+
+    What stands behind the colon is meant as a point where it looks like one, or where only the path before it is there.
+    """
     path, colon, point = text.rpartition(":")
-    if colon and path and _POINT.fullmatch(point):
+    if colon and path and (_POINT.fullmatch(point) or _is_alone(world.cwd / path, world.cwd / text)):
         return Path(path), point
     return Path(text), None
 
 
+def _is_alone(path: Path, other: Path) -> bool:
+    return path.exists() and not other.exists()
+
+
 def _known(run: OpenRun | OpenLock, point: str) -> str:
     if point not in run.points:
-        known = ", ".join(run.points)
-        raise UsageError(f"got point `{for_message(point)}`, expected one of `{run.name}`: {known}")
+        raise UsageError(
+            f"got point `{for_message(point)}`, expected one of `{run.name}`: {', '.join(run.points)}",
+            hint=did_you_mean(point, run.points),
+        )
     return point
 
 

@@ -150,7 +150,10 @@ def _known(what: str, asked: Iterable[str], known: Iterable[str]) -> None:
     names = tuple(known)
     for name in asked:
         if name not in names:
-            raise UsageError(f"got {what} `{for_message(name)}`, expected one of: {', '.join(names)}")
+            raise UsageError(
+                f"got {what} `{for_message(name)}`, expected one of: {', '.join(names)}",
+                hint=did_you_mean(name, names),
+            )
 
 
 def _no_item(name: str, ids: tuple[str, ...], not_begun: dict[str, int]) -> QlockError:

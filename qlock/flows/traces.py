@@ -25,6 +25,7 @@ from qlock.core.plan import Job, jobs, prompts_of
 from qlock.core.record import Record, Row
 from qlock.core.traces import TRACES_VERSION, Header, Trace, write_traces
 from qlock.core.verify import differences
+from qlock.core.words import did_you_mean
 from qlock.errors import AbsentError, IncompleteError, RefusedError, UsageError
 from qlock.flows.asking import Asker, Question, Respondent
 from qlock.flows.beside import build_folder, spec_of
@@ -128,7 +129,10 @@ def _job(run: OpenRun, asked: Asked) -> Job:
         ("point", point, list(run.points)),
     ):
         if name not in known:
-            raise UsageError(f"got {what} `{for_message(name)}`, expected one of: {', '.join(known)}")
+            raise UsageError(
+                f"got {what} `{for_message(name)}`, expected one of: {', '.join(known)}",
+                hint=did_you_mean(name, known),
+            )
     for job in jobs(run.lock):
         if (job.suite, job.point) == (asked.suite, point):
             return job

@@ -55,5 +55,12 @@ def test_places_of_facts_are_names_too() -> None:
     assert did_you_mean("??", known) == ""
 
 
+def test_a_point_is_found_by_its_model_alone() -> None:
+    points = ["F16@f16kv-32k", "Q4_K_M@f16kv-32k", "Q4_K_M@q8kv-32k"]
+    assert did_you_mean("Q4_K", points) == "did you mean `Q4_K_M@f16kv-32k`?"
+    assert did_you_mean("Q4_K_M@q8kv", points) == "did you mean `Q4_K_M@q8kv-32k`?"
+    assert did_you_mean("f32kv", points) == ""
+
+
 def test_the_hint_is_safe_to_show() -> None:
     assert did_you_mean("item\x1b[1m", ["item\x1b[0m"]) == "did you mean `item\\x1b[0m`?"

@@ -26,6 +26,7 @@ from tests.fakes.world import CPU, FixedHost
 
 COMPARE = '\n[compare]\nreference = "A@plain"\n'
 RUNS = "runs/small@cpu-amd-1a-02"
+NEAR = "did you mean `B@plain`?"
 
 
 @pytest.fixture(scope="module")
@@ -137,10 +138,36 @@ def test_a_new_release_is_compared_with_the_old_run(project: Project) -> None:
 
 def test_points_that_are_not_there_are_refused_with_those_that_are(project: Project) -> None:
     name = f"small@cpu-amd-1a-02/{run_name(project)}"
-    told = (f"got point `X@plain`, expected one of `{name}`: A@plain, B@plain", "")
+    told = (f"got point `X@plain`, expected one of `{name}`: A@plain, B@plain", NEAR)
     assert refused(project, UsageError, f"{RUNS}:X@plain") == told
     assert refused(project, UsageError, reference="X@plain") == told
     assert refused(project, UsageError, right=f"{RUNS}:X@plain") == told
+
+
+@pytest.mark.parametrize("point, hint", [("B", "did you mean `B@plain`?"), ("zzz", ""), ("b@c@d", "")])
+def test_what_stands_behind_the_colon_of_a_run_is_a_point(project: Project, point: str, hint: str) -> None:
+    name = f"small@cpu-amd-1a-02/{run_name(project)}"
+    told = (f"got point `{point}`, expected one of `{name}`: A@plain, B@plain", hint)
+    whole = f"{RUNS}/{run_name(project)}"
+    for run in (RUNS, whole, project.path / whole):
+        assert refused(project, UsageError, f"{run}:{point}") == told
+        assert refused(project, UsageError, whole, right=f"{run}:{point}") == told
+    lock = project.lock_path
+    assert refused(project, UsageError, f"{lock}:{point}") == (
+        f"got point `{point}`, expected one of `{lock}`: A@plain, B@plain",
+        hint,
+    )
+
+
+def test_a_run_whose_path_has_a_colon_is_a_run(project: Project) -> None:
+    (project.path / RUNS).rename(project.path / "runs/a:b")
+    assert compared(project, "runs/a:b") == [("A@plain", "B@plain")]
+    project.write("runs/a/x", b"")  # `runs/a` is there too
+    assert compared(project, "runs/a:b") == [("A@plain", "B@plain")]
+    assert refused(project, AbsentError, "nowhere:b") == (
+        "there is no run at `nowhere:b`",
+        "give the folder that holds `lock.toml`",
+    )
 
 
 def test_a_point_is_not_compared_with_itself_by_mistake(project: Project) -> None:
@@ -293,7 +320,7 @@ def test_a_bridge_that_leads_nowhere_is_refused(project: Project) -> None:
     )
     assert refused(project, UsageError, here, right=there, bridge="C@plain") == (
         f"got point `C@plain`, expected one of `{names[here]}`: A@plain, B@plain",
-        "",
+        NEAR,
     )
     itself = ("the bridge `B@plain` is what would be compared", "name another point")
     assert refused(project, UsageError, f"{here}:B@plain", **asked) == itself

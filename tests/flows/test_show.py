@@ -217,7 +217,7 @@ def test_tasks_that_were_not_brought_together(project: Project) -> None:
     assert {item.point for item in alone.items} == {"B@plain"}
     assert refused(project, point="A@plain", path=task) == (
         "got point `A@plain`, expected one of: B@plain",
-        "",
+        "did you mean `B@plain`?",
     )
 
 
@@ -267,6 +267,10 @@ def test_what_the_run_does_not_have(project: Project) -> None:
     )
     assert refused(project, suite="x") == ("got suite `x`, expected one of: digits, text", "")
     assert refused(project, point="x") == ("got point `x`, expected one of: A@plain, B@plain", "")
+    assert refused(project, point="B") == (
+        "got point `B`, expected one of: A@plain, B@plain",
+        "did you mean `B@plain`?",
+    )
     assert refused(project, outcome=("bad",)) == (
         (
             "got outcome `bad`, expected one of: "

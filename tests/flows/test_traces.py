@@ -119,6 +119,9 @@ def test_an_answer_that_was_edited_is_refused_at_resolve(project: Project) -> No
 def test_what_cannot_be_meant_is_named(project: Project) -> None:
     sealed(project)
     assert refused(project, suite="x") == "got suite `x`, expected one of: digits, distance, text"
+    with pytest.raises(UsageError) as caught:
+        take(project, point="B")
+    assert caught.value.hint == "did you mean `B@plain`?"
     assert refused(project, point="x") == "got point `x`, expected one of: A@plain, B@plain"
     assert refused(project, suite="text") == "nothing was written in `text.A@plain.1`"
     assert refused(project, suite="distance") == "nothing was written in `distance.A@plain.1`"
