@@ -183,8 +183,21 @@ def _way_out(comparisons: tuple[Comparison, ...]) -> str:
     """What to do about comparisons that are not valid."""
     from msgspec import UNSET
 
+    from qlock.core.validity import covering
+
     if any(one.bridge is not UNSET for one in comparisons):
         return "measure both points on one device: a bridge only describes"
-    if any(one.topic == "device" for comparison in comparisons for one in comparison.difference):
+    stops = [
+        one
+        for comparison in comparisons
+        for one in comparison.difference
+        if one.standing in ("fatal", "confound")
+    ]
+    if any(one.topic == "device" for one in stops):
         return "compare points of one device, or describe the way with a point that was run on both: --bridge POINT"
-    return "compare points that differ in nothing else, or say --treatment"
+    if any(one.topic == "forced" for one in stops):
+        return "run the lock again without --allow"
+    treatment = covering(one for comparison in comparisons for one in comparison.difference)
+    if treatment is not None:
+        return f"compare points that differ in nothing else, or say --treatment {treatment} if that is meant to differ"
+    return f"compare points that differ in {comparisons[0].treatment} alone; no --treatment covers what differs here"

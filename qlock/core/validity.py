@@ -22,7 +22,7 @@ Does not live here: what follows for numbers (``core.compare``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from qlock.core.base import Base
@@ -78,6 +78,12 @@ def differences(
         every += otherwise(one, other, prefix=f"{which}.")
     explained = any(one.topic in _EXPLAINS for one in every)
     return tuple(_judged(one, treatment, explained=explained) for one in every)
+
+
+def covering(every: Iterable[Difference]) -> Treatment | None:
+    """The treatment that covers all that differs and is no note; ``None`` where none does, or nothing differs so."""
+    topics = {one.topic for one in every if one.standing != "note"}
+    return next((treatment for treatment, covers in _COVERS.items() if topics and topics <= covers), None)
 
 
 def _judged(raw: Found, treatment: Treatment, *, explained: bool) -> Difference:

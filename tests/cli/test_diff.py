@@ -50,12 +50,41 @@ def test_a_gate_that_is_not_passed_is_no(project: Project, typed: Type) -> None:
 
 
 def test_what_may_not_be_compared_is_said_and_shown(project: Project, typed: Type) -> None:
-    said = typed("diff", a_run(project, COMPARE), "--treatment", "kv")
+    run = a_run(project, COMPARE)
+    said = typed("diff", run, "--treatment", "kv")
     assert said.code == 4
     assert said.out.startswith("INVALID: ")
     assert len(said.talk) == 2
     assert said.talk[0].startswith("error: B@plain against A@plain: invalid: confound: ")
-    assert said.talk[-1] == "hint: compare points that differ in nothing else, or say --treatment"
+    assert said.talk[-1] == (
+        "hint: compare points that differ in nothing else, or say --treatment weights if that is meant to differ"
+    )
+    assert typed("diff", run, "--treatment", "weights").code == 0
+
+
+def test_no_treatment_is_named_where_none_would_help(project: Project, typed: Type) -> None:
+    run = a_run(project, COMPARE)
+    project.write_spec(lambda text: text.replace("slots = 4", "slots = 2") + COMPARE)
+    project.lock(upgrade=("all",))
+    other = project.run().folder
+    assert other is not None
+    for words in ((), ("--treatment", "kv")):
+        said = typed("diff", run, other, *words)
+        treatment = words[1] if words else "weights"
+        assert said.code == 4
+        assert "confound: setting.slots" in said.talk[0]
+        assert said.talk[-1] == (
+            f"hint: compare points that differ in {treatment} alone; no --treatment covers what differs here"
+        )
+
+
+def test_a_forced_run_is_run_again(project: Project, typed: Type) -> None:
+    project.write_spec(lambda text: text + COMPARE)
+    project.lock()
+    forced = project.run(allow=("device",)).folder
+    assert forced is not None
+    said = typed("diff", forced)
+    assert (said.code, said.talk[-1]) == (4, "hint: run the lock again without --allow")
 
 
 def test_json_is_a_ladder_also_of_one_comparison(project: Project, typed: Type) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from qlock.core.lock import Lock
-from qlock.core.validity import Treatment, differences
+from qlock.core.validity import Treatment, covering, differences
 from tests.fakes.comparisons import a_plain_lock, a_side, with_first
 from tests.fakes.documents import a_digest, a_gpu_device, a_read_back
 
@@ -40,6 +40,30 @@ def test_what_is_meant_to_differ_is_the_treatment_and_anything_else_a_confound(
 ) -> None:
     expected = "treatment" if treatment == meant else "confound"
     assert standings(changed(**tables), treatment=treatment) == {path: expected}
+
+
+@pytest.mark.parametrize("tables, meant", [(tables, meant) for _, tables, meant in FACTS])
+@pytest.mark.parametrize("treatment", TREATMENTS)
+def test_the_treatment_that_covers_what_differs_does_not_depend_on_the_one_that_is_declared(
+    tables: dict[str, Any], meant: Treatment, treatment: Treatment
+) -> None:
+    two = changed(**tables, device={"cores": 64})  # and a note
+    assert covering(differences(a_side(), a_side(lock=two), treatment=treatment)) == meant
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {},
+        {"device": {"cores": 64}},
+        {"device": {"cpu_model": "Xeon"}},
+        {"setting": {"slots": 4}},
+        {"setting": {"cache_type_k": "q8_0", "context_tokens": 4096}},
+        {"setting": {"cache_type_k": "q8_0"}, "engine": {"kind": "llama.cpp"}},
+    ],
+)
+def test_no_treatment_covers_nothing_or_more_than_one_thing(tables: dict[str, Any]) -> None:
+    assert covering(differences(a_side(), a_side(lock=changed(**tables)), treatment="kv")) is None
 
 
 CONFOUNDS: list[tuple[str, dict[str, Any]]] = [
