@@ -55,7 +55,11 @@ def _size_gb(_context: click.Context, _option: click.Parameter, value: float | N
 @click.command("diff")
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="[B]", required=False)
-@click.option("--reference", metavar="POINT", help="The point that others are compared with.")
+@click.option(
+    "--reference",
+    metavar="POINT",
+    help="The point that others are compared with; without it, the spec's [compare] says.",
+)
 @click.option(
     "--treatment",
     metavar="NAME",
@@ -89,9 +93,9 @@ def verb(means: Means, /, **given: Any) -> Answer:
     """Compare points, where they may be compared.
 
     A and B are RUN or RUN:POINT, or locks, to see what differs before anything is run. With one run, each point is
-    compared with the reference, and several points are shown in one view, the ladder. Exits with 4 when more
-    differs than is meant to, with 1 when a gate fails or cannot be decided. Points of two devices are never compared;
-    with --bridge the way between them is described in three steps.
+    compared with the reference, and several points are shown in one view, the ladder. With two runs, points of the
+    same name are compared. Exits with 4 when more differs than is meant to, with 1 when a gate fails or cannot be
+    decided. Points of two devices are never compared; with --bridge the way between them is described in three steps.
     """
     return _diff(means, Line(**given))
 

@@ -21,7 +21,7 @@ from qlock.errors import ExitCode
     "--shard-items",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Cut points that are asked more items into tasks of at most N; as in the spec's [slurm] table.",
+    help="Cut points that are asked more items into tasks of at most N; else as the spec's [slurm] table has it.",
 )
 @runs_option
 @click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")

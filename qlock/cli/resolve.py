@@ -49,7 +49,10 @@ class Line(NamedTuple):
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 with a diff when the lock would change.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; print what would change as a diff.")
 @click.option(
-    "--upgrade", multiple=True, metavar="NAME", help="Let this pin move; `all` lets every pin move."
+    "--upgrade",
+    multiple=True,
+    metavar="NAME",
+    help="Let the pin of this model, suite, setting or point move; `all` lets every pin move.",
 )
 @click.option(
     "--no-prove", is_flag=True, help="Leave the engine alone; what only it knows is listed missing."

@@ -81,7 +81,10 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @runs_option
 @click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
 @click.option(
-    "--allow", multiple=True, metavar="FACT", help="Let this fact differ; the run is marked for ever."
+    "--allow",
+    multiple=True,
+    metavar="FACT",
+    help="Let this fact differ, named as the refusal prints it (list: docs/spec.md); the run is marked for ever.",
 )
 @click.option("--rehash", is_flag=True, help="Read every byte again instead of trusting cached digests.")
 @click.option("--repeat-lock", is_flag=True, help="Run a lock again that is done, into a folder of its own.")

@@ -36,18 +36,27 @@ _WISHES = (
 
 @click.command("submit")
 @click.argument("lock", type=click.Path(path_type=Path))
-@click.option("--partition", metavar="NAME", help="As in the spec's [slurm] table; so are the next nine.")
-@click.option("--account", metavar="NAME", help="Whom the time is counted to.")
-@click.option("--gres", metavar="WHAT", help="Such as gpu:1.")
-@click.option("--cpus", type=int, metavar="N", help="Of each task.")
-@click.option("--memory", metavar="SIZE", help="Such as 16G.")
-@click.option("--time", metavar="TIME", help="Limit of one task, as sbatch takes it: 8:00:00.")
-@click.option("--nice", type=int, metavar="N", help="How far others go first.")
-@click.option("--at-once", type=int, metavar="N", help="So many tasks side by side at most.")
-@click.option("--shard-items", type=int, metavar="N", help="Most items of a task; longer points are cut.")
-@click.option("--scratch", metavar="DIR", help="Copy models there first, such as '$TMPDIR' on each node.")
-@click.option("--models", multiple=True, type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
-@click.option("--engine", type=_FOLDER, metavar="DIR", help="As for `qlock run`.")
+@click.option("--partition", metavar="NAME", help="Partition of the cluster, as `sbatch --partition`.")
+@click.option("--account", metavar="NAME", help="Account that the time is counted to.")
+@click.option("--gres", metavar="WHAT", help="Resources of each task, such as gpu:1.")
+@click.option("--cpus", type=int, metavar="N", help="CPU cores of each task.")
+@click.option("--memory", metavar="SIZE", help="Main memory of each task, such as 16G.")
+@click.option("--time", metavar="TIME", help="Time limit of each task, such as 8:00:00.")
+@click.option("--nice", type=int, metavar="N", help="Lower the priority by N, as `sbatch --nice`.")
+@click.option("--at-once", type=int, metavar="N", help="Run at most N tasks side by side.")
+@click.option(
+    "--shard-items",
+    type=int,
+    metavar="N",
+    help="Cut points that are asked more items into tasks of at most N.",
+)
+@click.option(
+    "--scratch", metavar="DIR", help="On each node, copy models to this folder first, such as '$TMPDIR'."
+)
+@click.option(
+    "--models", multiple=True, type=_FOLDER, metavar="DIR", help="Look for model and data files here."
+)
+@click.option("--engine", type=_FOLDER, metavar="DIR", help="Folder of the engine's libraries.")
 @runs_option
 @click.option("--frozen", is_flag=True, help="Trust the lock, whatever the spec beside it says.")
 @click.option("--dry-run", is_flag=True, help="Print the batch script and queue nothing.")
@@ -58,6 +67,8 @@ def verb(means: Means, /, **given: Any) -> Answer:
 
     Prints the number of the job, or one a line where the cluster allows no array so long. Scripts and numbers are kept in
     the run's folder, under slurm/. Typed again, it queues only tasks that are neither done nor in the queue.
+
+    The options from --partition to --scratch overrule the keys of the same names in the spec's [slurm] table.
     """
     from qlock.flows import submit as flow
 

@@ -21,14 +21,19 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.command("traces")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--suite", required=True, metavar="NAME", help="The suite whose answers are taken.")
-@click.option("--point", default="", metavar="POINT", help="Whose answers; those of the reference else.")
+@click.option(
+    "--point",
+    default="",
+    metavar="POINT",
+    help="The point whose answers are taken; without it, the reference.",
+)
 @click.option(
     "--output",
     "-o",
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where to write them.",
+    help="The file to write.",
 )
 @click.option("--models", multiple=True, type=_FOLDER, metavar="DIR", help="Look for model files here.")
 @click.option("--engine", type=_FOLDER, metavar="DIR", help="Folder of the engine's libraries.")
