@@ -18,15 +18,19 @@ from qlock.errors import ExitCode
 def verb(means: Means, /, *, name: str) -> Answer:
     """Write a first spec, specs/NAME.toml.
 
-    Without NAME it is called as the current folder is. A spec that is there is never overwritten.
+    Without NAME it is called as the current folder is. With it come tasks/own.jsonl, a few items to replace, and an empty
+    folder models. Nothing that is there is ever overwritten.
     """
     from qlock.flows.init import init
 
     world = means.world()
-    path = short_path(world, init(world, name))
+    started = init(world, name)
+    path = short_path(world, started.spec)
     means.talk.verb("Wrote", path)
+    if started.items is not None:
+        means.talk.verb("Wrote", short_path(world, started.items))
     means.talk.say(
         "hint",
-        f"write the paths of your own models, text and items into it, then run `qlock resolve {for_shell(str(path))}`",
+        f"put your models where it says, or change what it says, then run `qlock resolve {for_shell(str(path))}`",
     )
     return Answer(ExitCode.YES, f"{readable(path)}\n")

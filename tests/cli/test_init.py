@@ -11,9 +11,18 @@ def test_a_spec_is_written_and_what_to_do_next_is_said(project: Project, typed: 
     assert (said.code, said.out) == (0, "specs/mine.toml\n")
     assert said.talk == [
         "Wrote specs/mine.toml",
-        "hint: write the paths of your own models, text and items into it, then run `qlock resolve specs/mine.toml`",
+        "Wrote tasks/own.jsonl",
+        "hint: put your models where it says, or change what it says, then run `qlock resolve specs/mine.toml`",
     ]
     assert (project.path / "specs/mine.toml").exists()
+
+
+def test_items_that_are_there_are_not_said_to_be_written(project: Project, typed: Type) -> None:
+    project.write("tasks/own.jsonl", "mine")
+    assert [line for line in typed("init", "mine").talk if line.startswith("Wrote")] == [
+        "Wrote specs/mine.toml"
+    ]
+    assert (project.path / "tasks/own.jsonl").read_text() == "mine"
 
 
 def test_nothing_is_overwritten(typed: Type) -> None:
