@@ -189,6 +189,17 @@ def plain_params(params: msgspec.Struct) -> dict[str, object]:
     return plain
 
 
+def sources_of(suite: SuiteSpec) -> dict[str, str]:
+    """Every source that a suite names, by its key.
+
+    Raises:
+        InputError: Unknown kind or key, or a value of another type.
+    """
+    here = f"suite.{suite.name}"
+    kind = suite_kind(suite.kind, where=f"{here}.kind")
+    return _sources(kind, params_of(kind, suite, where=here), suite)
+
+
 def _sources(kind: SuiteKind, params: msgspec.Struct, suite: SuiteSpec) -> dict[str, str]:
     sources = {key: str(getattr(params, key)) for key in kind.sources if getattr(params, key) is not UNSET}
     if suite.prompt.template:

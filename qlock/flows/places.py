@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from qlock.core.escape import for_message
@@ -40,12 +40,39 @@ def locate(world: World, source: str, *, base: Path) -> Path:
         case FileSource(path=path):
             found = base / path
             if not os.path.lexists(found):
-                raise AbsentError(f"no file at `{path}`, looked from the folder of the project")
+                raise AbsentError(f"no file at `{for_message(path)}`", hint=_way_out(base))
             return found
         case WheelSource(package=package, member=member):
             return world.wheels.member(f"{package}/{member}")
         case HubSource() | UrlSource():
             raise InputError(f"got `{for_message(source)}`, expected a file: or wheel: source")
+
+
+def check_there(sources: Mapping[str, str], *, base: Path) -> None:
+    """Stop where several files of a project are not there, and name all of them; one alone is left to ``locate``.
+
+    Args:
+        sources: What a spec names, by where in the spec: ``model.A``.
+        base: The folder of the project.
+
+    Raises:
+        AbsentError: Naming them.
+    """
+    absent = []
+    for where, written in sources.items():
+        with contextlib.suppress(InputError):  # told by whoever reads that source
+            match parse_source(written):
+                case FileSource(path=path) if not os.path.lexists(base / path):
+                    absent.append(f"`{path}` ({where})")
+                case _:
+                    pass
+    if len(absent) > 1:
+        raise AbsentError(f"{len(absent)} files are not there: {listed(absent)}", hint=_way_out(base))
+
+
+def _way_out(base: Path) -> str:
+    place = for_message(str(base))
+    return f"files are looked up from the project folder `{place}`: put them there, or correct the spec"
 
 
 def cached(world: World, requested: str, revision: str, name: str) -> Path | None:

@@ -46,6 +46,7 @@ from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
 from qlock.flows.locks import lock_bytes
 from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.origins import Order, gather
+from qlock.flows.places import check_there
 from qlock.flows.point_proofs import Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
 from qlock.flows.references import check_tokenizers
@@ -150,7 +151,18 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
     )
 
 
+def _sources(spec: Spec) -> dict[str, str]:
+    """Everything that a spec names, by where it does."""
+    models = {f"model.{model.name}": model.source for model in spec.model}
+    return models | {
+        f"suite.{suite.name}.{key}": source
+        for suite in spec.suite
+        for key, source in pinning.sources_of(suite).items()
+    }
+
+
 def _ground(world: World, spec: Spec, here: Here, order: Order, asked: Asked) -> Ground:
+    check_there(_sources(spec), base=order.base)
     return Ground(
         spec=spec,
         device=here.device,

