@@ -15,9 +15,11 @@ from qlock.core.escape import for_message
 from qlock.engines.llama_cpp.home import Home
 from qlock.engines.llama_cpp.logbook import complaint
 from qlock.errors import AbsentError, EngineError
-from qlock.world.process import ServerChild
+from qlock.world.process import Limits, ServerChild
 
 _PRINTED_BYTES = 1 << 24
+_WRITTEN_BYTES = 1 << 30
+"""What a program that only says something may write, to any file: one that never stops must not fill the disk."""
 _VERSION = "version: "
 _BUILD = re.compile(r"\(build (\d+), commit (\w+)\)$| (\d+) \((\w+)\)$")
 _DEVICE = re.compile(r"(\S+): (.*) \((\d+) MiB, (\d+) MiB free\)")
@@ -68,6 +70,7 @@ def printed(
     home: Home,
     deadline_s: float,
     more: Mapping[str, str] | None = None,
+    file_bytes: int | None = _WRITTEN_BYTES,
 ) -> str:
     """What a program prints, on stdout and stderr together.
 
@@ -77,14 +80,16 @@ def printed(
         home: Where it runs.
         deadline_s: How long it may take.
         more: Variables beside those of the home.
+        file_bytes: The longest file that it may write, what it prints among them; ``None``: any.
 
     Raises:
         EngineError: It did not start, did not end in time, or did not end well.
     """
     log = home.server_folder() / "log"
     environment = home.environment() | dict(more or {})
+    command, limits = (str(program), *arguments), Limits(file_bytes=file_bytes)
     try:
-        with ServerChild((str(program), *arguments), env=environment, cwd=home.work, log=log) as child:
+        with ServerChild(command, env=environment, cwd=home.work, log=log, limits=limits) as child:
             ended = child.wait_ended(deadline_s)
     except AbsentError as error:
         raise EngineError(f"`{program.name}` did not start: {error.message}") from error

@@ -102,6 +102,11 @@ def test_a_tool_that_hangs_is_ended(home: Home, tmp_path: Path) -> None:
         printed(program(tmp_path, "sleep 1000"), "--x", home=home, deadline_s=0.2)
 
 
+def test_a_tool_that_never_stops_printing_is_ended(home: Home, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"^`tool --x` failed \(exit code 1\)"):
+        printed(program(tmp_path, "exec cat /dev/zero"), "--x", home=home, deadline_s=60, file_bytes=1 << 20)
+
+
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "llama-server").mkdir()
     with pytest.raises(AbsentError) as caught:
