@@ -195,7 +195,9 @@ def held(
 ) -> Iterator[bool]:
     """Keep others from writing a file; gives whether it could be had before the time was up.
 
-    Whoever writes it is waited for: another task of the same lock needs the same file.
+    Whoever writes it is waited for: another task of the same lock needs the same file. The folder that is held goes with
+    its last holder: only an empty one can be removed, so none that somebody has just taken, and whoever finds it gone
+    between making and taking it makes it again.
 
     Args:
         world: The effects.
@@ -207,13 +209,11 @@ def held(
         HeldError: Whoever holds it has added nothing for ``STALLED_S``.
         AbsentError: The folder cannot be written.
     """
-    try:
-        base.holding.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise writing_error(error, base.holding, "folder") from error
     with contextlib.ExitStack() as stack:
+        stack.callback(_remove_empty, base.holding)
         there, since_s = -1, world.clock.monotonic_s()
         while True:
+            _make(base.holding)
             try:
                 stack.enter_context(world.folders.hold(base.holding))
             except HeldError:
@@ -224,6 +224,10 @@ def held(
                     tell(done)
                 if now_s - since_s >= STALLED_S:
                     raise
+            except AbsentError:
+                if base.holding.exists():
+                    raise
+                continue
             else:
                 break
             if is_over():
@@ -231,3 +235,15 @@ def held(
                 return
             world.clock.sleep_s(_LOOK_EVERY_S)
         yield True
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise writing_error(error, folder, "folder") from error
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -20,6 +20,7 @@ from qlock.core.plan import jobs
 from qlock.engines.interface import Contrast, Load
 from qlock.errors import AbsentError, InputError
 from qlock.flows import check, kept_base
+from qlock.flows.kept_base import KeptBase
 from qlock.flows.locks import read_lock_file
 from qlock.flows.run import Ran
 from qlock.world.interface import HeldError
@@ -54,7 +55,7 @@ def test_a_file_is_written_once_and_read_by_each_point(project: Project) -> None
     ran = sealed(project)
     path = kept(project)
     names = sorted(entry.name for entry in path.parent.iterdir())
-    assert names == [f"{path.stem}.held", f"{path.stem}.jsonl", path.name]
+    assert names == [f"{path.stem}.jsonl", path.name]
     assert path.stat().st_size == layout_in(path.read_bytes()).total_bytes
     assert written(project) == [0, 1, 2]
     # A for itself, A for the file, then B.
@@ -87,7 +88,7 @@ def delete(folder: Path, what: str) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-DELETED = pytest.mark.parametrize("what", ["all", "*.kld", "*.jsonl", "*.held"])
+DELETED = pytest.mark.parametrize("what", ["all", "*.kld", "*.jsonl"])
 
 
 @DELETED
@@ -100,7 +101,7 @@ def test_what_is_deleted_is_written_again_where_it_is_needed(project: Project, w
     assert project.script.work == []  # a sealed run needs no such file
     again = project.run(repeat_lock=True)
     assert (again.state, again.answers_digest) == ("sealed", first.answers_digest)
-    assert written(project) == ([] if what == "*.held" else [0, 1, 2])
+    assert written(project) == [0, 1, 2]
     assert kept(project).read_bytes() == data
 
 
@@ -228,12 +229,25 @@ def test_more_tokens_than_there_are_are_refused_when_the_spec_is_resolved(tmp_pa
 # Somebody else writes it
 
 
-def placed_for(project: Project) -> Path:
-    """The folder that whoever writes the kept file holds."""
+def first_base(project: Project) -> KeptBase:
+    """The only kept file of the lock."""
     lock = read_lock_file(project.world, project.lock_path)[0]
     (base,) = kept_base.bases_of(lock, jobs(lock), project.runs)
-    base.holding.mkdir(parents=True)
-    return base.holding
+    return base
+
+
+def placed_for(project: Project) -> Path:
+    """The folder that whoever writes the kept file holds."""
+    holding = first_base(project).holding
+    holding.mkdir(parents=True)
+    return holding
+
+
+def held_now(
+    project: Project, base: KeptBase, *, is_over: bool = False
+) -> contextlib.AbstractContextManager[bool]:
+    """Holds a kept file."""
+    return kept_base.held(project.world, base, tell=lambda done: None, is_over=lambda: is_over)
 
 
 def when_waiting(project: Project, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
@@ -275,7 +289,7 @@ def test_what_another_process_wrote_meanwhile_is_only_read(
     project.script.loads.clear()
     project.progress.clear()
     with contextlib.ExitStack() as other:
-        other.enter_context(project.world.folders.hold(path.with_suffix(".held")))
+        other.enter_context(project.world.folders.hold(placed_for(project)))
 
         def finish() -> None:
             for one, data in files.items():
@@ -292,6 +306,59 @@ def test_what_another_process_wrote_meanwhile_is_only_read(
         0,
         3,
     )
+
+
+def test_the_held_folder_goes_with_its_last_holder_and_never_from_under_one(project: Project) -> None:
+    holding, base = placed_for(project), first_base(project)
+    with held_now(project, base) as is_mine:
+        assert is_mine
+        assert [path.name for path in holding.iterdir()] == ["held.1.json"]
+    assert not holding.exists()
+    # Whoever gives up waiting leaves it to the one who has it.
+    holding.mkdir()
+    with project.world.folders.hold(holding):
+        with held_now(project, base, is_over=True) as is_mine:
+            assert not is_mine
+        assert [path.name for path in holding.iterdir()] == ["held.1.json"]
+
+
+def test_a_folder_that_went_between_making_and_taking_it_is_made_again(project: Project) -> None:
+    holding, base = placed_for(project), first_base(project)
+    folders, turns = project.world.folders, [1, 2]
+
+    class Removing:
+        """Stands for another holder, who is done in that very moment."""
+
+        release = staticmethod(folders.release)
+
+        def hold(self, folder: Path) -> contextlib.AbstractContextManager[None]:
+            if turns:
+                turns.pop()
+                folder.rmdir()
+            return folders.hold(folder)
+
+    project.change_world(folders=Removing())
+    with held_now(project, base) as is_mine:
+        assert is_mine
+        assert holding.is_dir()
+    assert (turns, holding.exists()) == ([], False)
+
+
+def test_a_folder_that_is_there_and_cannot_be_held_is_an_error(project: Project) -> None:
+    base, folders = first_base(project), project.world.folders
+
+    class Refusing:
+        """Stands for a disk that takes no file."""
+
+        release = staticmethod(folders.release)
+
+        def hold(self, folder: Path) -> contextlib.AbstractContextManager[None]:
+            raise AbsentError(f"cannot write `{folder.name}`")
+
+    project.change_world(folders=Refusing())
+    with pytest.raises(AbsentError) as caught, held_now(project, base):
+        pass
+    assert str(caught.value) == f"cannot write `{base.holding.name}`"
 
 
 def test_nobody_waits_longer_than_there_is_time(project: Project) -> None:
@@ -324,7 +391,7 @@ def test_who_adds_parts_is_waited_for_however_long_it_takes(
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"")
     with contextlib.ExitStack() as other:
-        other.enter_context(project.world.folders.hold(path.with_suffix(".held")))
+        other.enter_context(project.world.folders.hold(placed_for(project)))
 
         def add() -> None:
             with journal.open("ab") as file:
