@@ -12,7 +12,6 @@ import click
 
 from qlock.cli.asked import folder_asked, lock_asked
 from qlock.cli.shown import Answer, Means, document, finding_rows
-from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -86,11 +85,6 @@ def _check(means: Means, line: Line) -> Answer:
 def _say(means: Means, checked: Checked) -> None:
     talk = means.talk
     talk.findings(checked.findings, allowed=lambda _: False)
-    if checked.cached_digests:
-        talk.say(
-            "note",
-            f"{count_text(checked.cached_digests, 'file digest')} came from the cache; --rehash reads every byte again",
-        )
     for name in checked.left_out:
         talk.say("note", f"point {name} was not loaded: its files are not as locked")
     if checked.why_stale:

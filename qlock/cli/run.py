@@ -224,11 +224,6 @@ def _say(talk: Talk, ran: Ran, line: Line, world: World) -> None:
         return is_allowed(finding, line.allow)
 
     talk.findings(ran.findings, allowed=allowed)
-    if ran.cached_digests:
-        talk.say(
-            "note",
-            f"{count_text(ran.cached_digests, 'file digest')} came from the cache; --rehash reads every byte again",
-        )
     for trial in ran.trials:
         talk.say("error", f"{trial.suite}: a canned reply to `{trial.item}` was not graded as it must be")
         talk.rows(("expected", trial.expected), ("found", trial.found))

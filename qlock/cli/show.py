@@ -104,7 +104,7 @@ def _say(talk: Talk, shown: Shown) -> None:
         talk.say("warning", f"FORCED: `{fact}` was allowed to differ; no comparison with this run is valid")
     if shown.left_out:
         of = len(shown.items) + shown.left_out
-        talk.say("note", f"{len(shown.items)} of {count_text(of, 'answer')} fit what was asked for")
+        talk.say("note", f"{len(shown.items)} of {count_text(of, 'row')} shown")
 
 
 def _table(items: tuple[ItemSeen, ...]) -> Iterator[str]:

@@ -169,14 +169,14 @@ def document(value: Mapping[str, Any]) -> str:
 
 
 def say_distances(talk: Talk, scores: Iterable[JobScore]) -> None:
-    """A line for each job that is about the distance from a reference."""
+    """What is to be known of all distances from a reference, in a few lines."""
     from msgspec import UNSET
 
-    from qlock.reports.interface.distance import distance_text
+    from qlock.reports.interface.distance import distances_brief
 
-    for job in scores:
-        if job.distance is not UNSET:
-            talk.say("note", f"{job.job}: {distance_text(job.distance)}")
+    found = [(job.job, job.distance) for job in scores if job.distance is not UNSET]
+    for told in distances_brief(found):
+        talk.say("note", told)
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, object]]:

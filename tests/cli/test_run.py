@@ -322,14 +322,16 @@ def test_a_scratch_folder_that_is_none(locked: Project, typed: Type) -> None:
     assert (said.code, said.talk) == (8, ["error: --scratch: there is no folder `nowhere`"])
 
 
-def test_the_distance_from_the_reference_is_said_in_a_line_and_told_whole(
+def test_distances_from_the_reference_are_said_in_few_lines_and_told_whole(
     project: Project, typed: Type
 ) -> None:
     add_kld(project).lock()
     said = typed("run", LOCK)
-    notes = [line for line in said.talk if line.startswith("note: distance.")]
-    assert notes[0] == "note: distance.A@plain.1: identical bytes: it is A@plain itself, and nothing differs"
-    assert notes[1].startswith("note: distance.B@plain.1: 0.171621 nats from A@plain (")
+    notes = [line for line in said.talk if line.startswith("note: ")]
+    assert notes == [
+        "note: 1 distance from A@plain: 0.171621 nats; `qlock diff` shows all figures",
+        "note: the same bytes as the reference, so nothing differs: distance.A@plain.1",
+    ]
     assert any(line.split()[:5] == ["distance", "B@plain", "1", "kld_nats", "0.171621"] for line in said.talk)
     told = json.loads(typed("run", LOCK, "--json").out)
     found = {score["job"]: score.get("distance") for score in told["scores"]}
@@ -338,6 +340,20 @@ def test_the_distance_from_the_reference_is_said_in_a_line_and_told_whole(
     figures = found["distance.B@plain.1"]["figures"]
     assert (figures["items"], figures["tokens"]) == (3, 93)
     assert round(figures["kld_nats"]["value"], 6) == 0.171621
+
+
+def test_digests_from_the_cache_are_counted_in_the_document_alone(
+    locked: Project, typed: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise a file younger than two seconds is never taken from the cache.
+    monkeypatch.setattr("qlock.world.digests._SETTLED_NS", 0)
+    assert typed("run", LOCK).code == 0
+    again = typed("run", LOCK, "--repeat-lock", "--json")
+    assert json.loads(again.out)["cached_digests"] == 2
+    assert "cache" not in again.err
+    looked = typed("check", LOCK, "--quick", "--json")
+    assert json.loads(looked.out)["cached_digests"] == 2
+    assert "cache" not in looked.err
 
 
 def test_a_run_that_is_whole_is_not_marked_by_what_is_allowed(locked: Project, typed: Type) -> None:

@@ -172,7 +172,7 @@ def test_what_is_said_beside_it(project: Project, typed: Type) -> None:
     assert said.code == 0
     assert said.talk[1:] == [
         "note: digits.B@plain.1: nothing was asked yet (2 items)",
-        "note: 1 of 2 answers fit what was asked for",
+        "note: 1 of 2 rows shown",
     ]
     task = next((project.path / RUNS).iterdir()) / "tasks" / "A@plain"
     assert typed("show", task, "--suite", "digits", "--ending", "budget").out == ""

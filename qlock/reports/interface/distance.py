@@ -5,7 +5,7 @@ Does not live here: the figures (``core.kld``), and what they are about (``core.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import UNSET
 
@@ -16,12 +16,14 @@ from qlock.core.kld_parts import By, Parts
 from qlock.core.kld_tokens import Estimate
 from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import count_text, share_percent
+from qlock.core.words import listed
 from qlock.reports.interface.part import Part, Row
 
 LOWER_BOUNDS = (
     "only the likeliest tokens of the reference are stored: each divergence is the least that it can be, "
     "and two points are compared by what is seen of theirs"
 )
+_MOST_JOBS = 3
 _SLACK = "  more at most"
 _BY: dict[By, str] = {"slice": "slice", "token-kind": "part of", "depth": "tokens before"}
 
@@ -55,6 +57,34 @@ def distance_text(found: Distance) -> str:
     if found.is_below_floor:
         said += f"; no more than this way of measuring cannot tell from 0, {found.floor_nats:g} nats"
     return said
+
+
+def distances_brief(found: Iterable[tuple[str, Distance]]) -> Iterator[str]:
+    """Distances of many jobs, a sentence for each kind of thing that is to be known of them.
+
+    Args:
+        found: Name of a job and its distance.
+    """
+    every = list(found)
+    apart = [(job, one) for job, one in every if not one.is_identical]
+    for reference in dict.fromkeys(one.reference for _, one in apart):
+        means = [one.figures.kld_nats.value for _, one in apart if one.reference == reference]
+        ends = " to ".join(dict.fromkeys(map(nats_text, (min(means), max(means)))))
+        yield f"{count_text(len(means), 'distance')} from {reference}: {ends} nats; `qlock diff` shows all figures"
+    kinds = {
+        "the same bytes as the reference, so nothing differs": [
+            job for job, one in every if one.is_identical
+        ],
+        "no more than this way of measuring cannot tell from 0": [
+            job for job, one in apart if one.is_below_floor
+        ],
+        "the least that it can be, since only the likeliest tokens are stored": [
+            job for job, one in apart if one.is_lower_bound
+        ],
+    }
+    for kind, jobs in kinds.items():
+        if jobs:
+            yield f"{kind}: {listed(jobs, most=_MOST_JOBS)}"
 
 
 def distances(suite: Suite) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from qlock.core.compare import compare
 from qlock.core.comparison import Suite
-from qlock.reports.interface.distance import distance_text, distances, nats_text
+from qlock.reports.interface.distance import distance_text, distances, distances_brief, nats_text
 from tests.core.test_distance import distance
 from tests.fakes.comparisons import a_distance, a_side
 from tests.fakes.documents import a_kld_lock
@@ -51,6 +51,24 @@ def test_a_lower_bound_is_called_so() -> None:
         "at least 0.200000 nats from F16@f16kv (0.000000 to 1.470620), 0.400000 more at most; "
         "the same likeliest token in 25.0 %; perplexity 13.4637, x1.1052"
     )
+
+
+def test_many_distances_are_a_sentence_for_each_kind() -> None:
+    assert list(distances_brief([])) == []
+    far = [(f"far{number}", distance([0.1 * number, 0.3])) for number in (1, 2, 3, 4)]
+    assert list(distances_brief(far)) == [
+        "4 distances from F16@f16kv: 0.200000 to 0.350000 nats; `qlock diff` shows all figures"
+    ]
+    near = [(f"near{number}", distance([2e-5, 3e-5], stored=True)) for number in (1, 2, 3, 4)]
+    bound = ("bound", distance([0.1, 0.3], stored=True, slack=0.4))
+    itself = ("itself", distance([0.0], "F16@f16kv"))
+    assert list(distances_brief([far[0], *near, bound, itself])) == [
+        "6 distances from F16@f16kv: 0.000025 to 0.200000 nats; `qlock diff` shows all figures",
+        "the same bytes as the reference, so nothing differs: itself",
+        "no more than this way of measuring cannot tell from 0: near1, near2, near3 and 1 more",
+        "the least that it can be, since only the likeliest tokens are stored: bound",
+    ]
+    assert list(distances_brief([itself])) == ["the same bytes as the reference, so nothing differs: itself"]
 
 
 def suite_of(a: list[float], b: list[float], *, slack: float = 0.0) -> Suite:
