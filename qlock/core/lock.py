@@ -221,8 +221,10 @@ def is_sealed(text: str) -> bool:
 
 def _remedy(text: str) -> str:
     """What to do about a lock of this text that cannot be read: one thing where somebody edited it, else another."""
-    who = "another qlock wrote it:" if is_sealed(text) else "restore it from git, or"
-    return f"{who} make it anew with `qlock resolve --upgrade all {for_shell(renew_path(text))}`"
+    anew = f"`qlock resolve --upgrade all {for_shell(renew_path(text))}`"
+    if is_sealed(text):
+        return f"another qlock wrote it: make it anew with {anew}, which may move every pin"
+    return f"restore it from git; {anew} makes it anew, and may move every pin"
 
 
 def renew_path(text: str) -> str:

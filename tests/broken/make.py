@@ -211,11 +211,11 @@ def _specs() -> dict[str, Broken]:
 
 # ---------------------------------------------------------------- locks
 
-_RENEW = "make it anew with `qlock resolve --upgrade all specs/ladder.toml`"
-_OTHER = f"another qlock wrote it: {_RENEW}"
+_RENEW = "`qlock resolve --upgrade all specs/ladder.toml`"
+_OTHER = f"another qlock wrote it: make it anew with {_RENEW}, which may move every pin"
 _EDITED = (
     "FILE: the lock was edited by hand: its body_digest does not fit",
-    f"restore it from git, or {_RENEW}",
+    f"restore it from git; {_RENEW} makes it anew, and may move every pin",
 )
 
 
@@ -251,12 +251,12 @@ def _locks() -> dict[str, Broken]:
         "comment-edited": Broken(
             _replaced(whole, "specs/ladder.toml", "specs/other.toml"),
             _EDITED[0],
-            "restore it from git, or make it anew with `qlock resolve --upgrade all specs/other.toml`",
+            "restore it from git; `qlock resolve --upgrade all specs/other.toml` makes it anew, and may move every pin",
         ),
         "comment-gone": Broken(
             whole.partition(b"\n")[2],
             _EDITED[0],
-            "restore it from git, or make it anew with `qlock resolve --upgrade all SPEC`",
+            "restore it from git; `qlock resolve --upgrade all SPEC` makes it anew, and may move every pin",
         ),
         "line-ends": Broken(
             whole.replace(b"\n", b"\r\n"),

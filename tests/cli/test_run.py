@@ -201,7 +201,7 @@ def test_an_edited_lock(locked: Project, typed: Type) -> None:
     assert said.code == 6
     assert said.talk == [
         "error: small@cpu-amd-1a-02.toml: the lock was edited by hand: its body_digest does not fit",
-        "hint: restore it from git, or make it anew with `qlock resolve --upgrade all specs/small.toml`",
+        "hint: restore it from git; `qlock resolve --upgrade all specs/small.toml` makes it anew, and may move every pin",
     ]
 
 

@@ -44,7 +44,7 @@ WHOLE = lock_bytes(a_lock())
 SMALL = lock_bytes(small_lock())
 
 
-ANEW = "another qlock wrote it: make it anew with `qlock resolve --upgrade all specs/ladder.toml`"
+ANEW = "another qlock wrote it: make it anew with `qlock resolve --upgrade all specs/ladder.toml`, which may move every pin"
 """What to do about a lock that nobody edited and that is none of ours."""
 
 
@@ -227,7 +227,10 @@ def test_another_text_of_the_same_facts_is_refused_even_with_a_digest_that_fits(
     message, hint = refusal(sealed(SMALL.replace(old.encode(), new.encode())))
     assert message == "x.toml: the lock is not in canonical form"
     anew = "another qlock wrote it: make it anew with `qlock resolve --upgrade all"
-    assert hint in (f"{anew} specs/ladder.toml`", f"{anew} SPEC`")
+    assert hint in (
+        f"{anew} specs/ladder.toml`, which may move every pin",
+        f"{anew} SPEC`, which may move every pin",
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,22 +247,20 @@ def test_a_lock_of_another_qlock_names_the_key_and_what_to_do(old: str, new: str
     assert refusal(sealed(SMALL.replace(old.encode(), new.encode()))) == (f"x.toml: {message}", ANEW)
     assert refusal(SMALL.replace(old.encode(), new.encode())) == (
         f"x.toml: {message}",
-        "restore it from git, or make it anew with `qlock resolve --upgrade all specs/ladder.toml`",
+        "restore it from git; `qlock resolve --upgrade all specs/ladder.toml` makes it anew, and may move every pin",
     )
 
 
 def test_a_hint_never_repeats_what_could_harm_a_terminal() -> None:
     data = SMALL.replace(b"specs/ladder.toml", b"\xe2\x80\xae" + b"x" * 10_000, 1)
-    assert refusal(data)[1].startswith(
-        "restore it from git, or make it anew with `qlock resolve --upgrade all '\\u202exxx"
-    )
+    assert refusal(data)[1].startswith("restore it from git; `qlock resolve --upgrade all '\\u202exxx")
     assert len(refusal(data)[1]) < 300
 
 
 def test_a_command_with_an_odd_path_can_be_typed_as_it_stands() -> None:
     data = SMALL.replace(b"specs/ladder.toml", b"specs/my ladder.toml", 1)
     assert refusal(data)[1].endswith(
-        " make it anew with `qlock resolve --upgrade all 'specs/my ladder.toml'`"
+        "; `qlock resolve --upgrade all 'specs/my ladder.toml'` makes it anew, and may move every pin"
     )
 
 

@@ -27,7 +27,7 @@ def refusal(project: Project, old: str, new: str) -> tuple[str, str]:
 
 
 RENEWED = "another qlock wrote it: renew it with `qlock resolve specs/small.toml`"
-ANEW = "another qlock wrote it: make it anew with `qlock resolve --upgrade all specs/small.toml`"
+ANEW = "another qlock wrote it: make it anew with `qlock resolve --upgrade all specs/small.toml`, which may move every pin"
 
 
 @pytest.mark.parametrize(

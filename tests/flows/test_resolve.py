@@ -229,7 +229,7 @@ def test_an_edited_lock_is_refused_and_made_anew_only_when_asked(tmp_path: Path)
     edited(project)
     assert refusal(project, InputError) == (
         "small@cpu-amd-1a-02.toml: the lock was edited by hand: its body_digest does not fit",
-        "restore it from git, or make it anew with `qlock resolve --upgrade all specs/small.toml`",
+        "restore it from git; `qlock resolve --upgrade all specs/small.toml` makes it anew, and may move every pin",
     )
     anew = project.resolve(upgrade=("all",))
     assert (anew.before, anew.moves, anew.data) == (None, (), fresh.data)
