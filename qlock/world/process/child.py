@@ -1,4 +1,4 @@
-"""What every child process has in common: how it is started, how its end is seen, how it is ended.
+"""What every child process has in common: how it is started, how its end is seen, how it and its log are ended.
 
 Does not live here: talking to it (``lines``, ``server``).
 """
@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,10 +27,12 @@ _KILL_S = 10.0
 """A process that waits inside a driver cannot be killed; qlock does not wait for it for ever."""
 LOOK_S = 0.05
 """The longest pause between two looks at whether a child is still there."""
+_LOG_LOOK_S = 0.25
+"""The pause between two looks at how long a log has grown."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel allows a child, and each process it starts; ``None`` leaves a limit as it is."""
+    """What a child is allowed, and each process it starts; ``None`` leaves a limit of the kernel as it is."""
 
     address_space_bytes: int | None = None
     """Mapped memory (``RLIMIT_AS``). Not for a program that maps large weight files."""
@@ -46,12 +49,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     core_bytes: int = 0
     """The largest core dump; a dump of a model's memory would fill a disk."""
 
+    log_bytes: int = 1 << 30
+    """The longest its log may grow, give or take a quarter of a second of writing; then it is killed. Other files of
+    its may be longer, so this is no limit of the kernel's."""
+
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """The child will say nothing more."""
 
     how: str
-    """``exit code 3``, ``signal SIGKILL``, or ``closed its output``."""
+    """``exit code 3``, ``signal SIGKILL``, ``closed its output``, or that it wrote too much."""
 
 
 class Child:
@@ -83,9 +90,10 @@ class Child:
             )
         if not cwd.is_dir():
             raise AbsentError(f"got no folder at `{cwd}`, expected one to run `{argv[0]}` in")
+        limits = limits or Limits()
         order = {
             "parent": os.getpid(),
-            "limits": _limits_by_name(limits or Limits()),
+            "limits": _limits_by_name(limits),
             "ctype": env.get("LC_CTYPE"),
             "argv": list(argv),
         }
@@ -100,6 +108,13 @@ class Child:
                 )
             except OSError as error:
                 raise AbsentError(f"cannot start `{argv[0]}`: {error.strerror}") from error
+        self._log_limit = limits.log_bytes
+        self._wrote_too_much = False
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        if log is not None:
+            self._watcher = threading.Thread(target=self._watch, args=(log,), daemon=True)
+            self._watcher.start()
 
     def _popen(
         self, command: list[str], *, env: dict[str, str], cwd: Path, sink: int
@@ -132,10 +147,14 @@ class Child:
             self._signal_group(signal.SIGKILL)
             if not self._wait_exit(_KILL_S):
                 return "still there after SIGKILL"
+            # The watcher names the child by its number too, so it ends before the child is reaped.
+            self._closing.set()
+            if self._watcher is not None:
+                self._watcher.join()
             self._process.wait()
         if stdout is not None:
             stdout.close()
-        return _how(self._process.returncode)
+        return self._said(self._process.returncode)
 
     def __enter__(self) -> Self:
         return self
@@ -164,11 +183,28 @@ class Child:
     def _how_exited(self) -> str | None:
         """How it ended; ``None`` while it has not."""
         if self._process.returncode is not None:
-            return _how(self._process.returncode)
+            return self._said(self._process.returncode)
         seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if seen is None:
             return None
-        return _how(seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status)
+        return self._said(seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status)
+
+    def _said(self, code: int) -> str:
+        """Its exit status in words, or why it was killed."""
+        return (
+            f"it wrote more than `{self._log_limit}` bytes into its log"
+            if self._wrote_too_much
+            else _how(code)
+        )
+
+    def _watch(self, log: Path) -> None:
+        """Kill the child once its log has grown too long: nobody else looks at it while a child stands idle."""
+        while not self._closing.wait(_LOG_LOOK_S):
+            with contextlib.suppress(OSError):
+                if log.stat().st_size > self._log_limit:
+                    self._wrote_too_much = True
+                    self._signal_group(signal.SIGKILL)
+                    return
 
     def _signal_group(self, number: signal.Signals) -> None:
         # Before the guard has run there is a group already: the session is made before exec.

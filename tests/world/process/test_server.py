@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qlock.world.process import Ended, ServerChild
+from qlock.world.process import Ended, Limits, ServerChild
 
 LONG_S = 30.0
 """A deadline that is only met when something is broken."""
@@ -54,3 +54,22 @@ def test_its_end_can_be_seen_more_than_once(start: Start) -> None:
     for _ in range(2):
         assert child.wait_ended(LONG_S) == Ended(how="exit code 3")
     assert child.close() == "exit code 3"
+
+
+def test_one_that_never_stops_printing_is_ended_though_nobody_asks(tmp_path: Path) -> None:
+    argv = (sys.executable, "-I", "-S", "-c", "import os\nwhile True: os.write(1, bytes(1000))")
+    with ServerChild(
+        argv, env={}, cwd=tmp_path, log=tmp_path / "log", limits=Limits(log_bytes=1 << 12)
+    ) as child:
+        too_much = "it wrote more than `4096` bytes into its log"
+        assert child.wait_ended(LONG_S) == Ended(how=too_much)
+        assert child.close() == too_much
+        assert child.ended() == Ended(how=too_much)
+
+
+def test_other_files_of_it_may_be_longer_than_its_log(tmp_path: Path) -> None:
+    argv = (sys.executable, "-I", "-S", "-c", "open('long', 'wb').write(bytes(10000))")
+    with ServerChild(
+        argv, env={}, cwd=tmp_path, log=tmp_path / "log", limits=Limits(log_bytes=1 << 12)
+    ) as child:
+        assert child.wait_ended(LONG_S) == Ended(how="exit code 0")
