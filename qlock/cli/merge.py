@@ -10,7 +10,17 @@ from pathlib import Path
 import click
 
 from qlock.cli.asked import runs_option
-from qlock.cli.shown import Answer, Means, counted, document, finding_rows, readable, short_path, whole_path
+from qlock.cli.shown import (
+    Answer,
+    Means,
+    counted,
+    document,
+    finding_rows,
+    readable,
+    real_path,
+    short_path,
+    whole_path,
+)
 from qlock.errors import ExitCode
 
 _CODES = {
@@ -40,7 +50,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
 
     world, talk = means.world(), means.talk
     where = None if runs is None else whole_path(world, runs)
-    merged = flow.merge(world, flow.Asked(path=whole_path(world, path), runs=where))
+    merged = flow.merge(world, flow.Asked(path=real_path(world, path), runs=where))
     folder = short_path(world, merged.folder)
     talk.findings(merged.findings, allowed=lambda _: False)
     talk.anchors(merged.anchors)

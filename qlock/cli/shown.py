@@ -208,6 +208,13 @@ def whole_path(world: World, path: Path) -> Path:
     return Path(os.path.normpath(world.cwd / path))
 
 
+def real_path(world: World, path: Path) -> Path:
+    """A spec, lock or run of the command line by the path that it has without links: its project lies around it there."""
+    import os.path
+
+    return Path(os.path.realpath(world.cwd / path))
+
+
 def short_path(world: World, path: Path) -> str:
     """A path as people would type it here."""
     return str(path.relative_to(world.cwd)) if path.is_relative_to(world.cwd) else str(path)

@@ -5,6 +5,7 @@ Does not live here: which runs and points are meant (``flows.diff``), the files 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -52,7 +53,7 @@ def open_run(world: World, path: Path) -> OpenRun:
     Raises:
         AbsentError: There is none, or several could be meant.
     """
-    whole = world.cwd / path
+    whole = Path(os.path.realpath(world.cwd / path))
     if not (whole / "lock.toml").is_file():
         whole = _only_run(whole, str(path))
     folder = RunFolder(world, whole)

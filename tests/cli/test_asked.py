@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qlock.cli import asked
-from qlock.cli.asked import Duration, folder_asked, lock_asked, spec_asked
+from qlock.cli.asked import Duration, folder_asked, lock_asked, run_asked, spec_asked
 from qlock.errors import AbsentError, InputError
 from qlock.flows.locks import read_lock_file
 from qlock.world.interface import World
@@ -22,6 +22,23 @@ def test_both_are_found_from_the_folder_that_one_is_in(locked: Project) -> None:
     assert spec_asked(locked.world, SPEC) == (locked.path / SPEC, "llama-cpp-python")
     lock, _ = read_lock_file(locked.world, locked.path / LOCK)
     assert lock_asked(locked.world, LOCK) == (locked.path / LOCK, lock)
+
+
+@pytest.mark.parametrize("asked, file", [(spec_asked, SPEC), (lock_asked, LOCK)])
+def test_what_a_link_leads_to_lies_in_its_own_project(
+    locked: Project, tmp_path: Path, *, asked: Callable[[World, Path], tuple[Path, object]], file: Path
+) -> None:
+    whole = locked.path / file
+    (tmp_path / "absolute.toml").symlink_to(whole)
+    (tmp_path / "relative.toml").symlink_to(Path("work") / file)
+    (tmp_path / "folder").symlink_to(whole.parent)
+    for link in ("absolute.toml", "relative.toml", f"folder/{file.name}"):
+        assert asked(locked.world, tmp_path / link)[0] == whole
+
+
+def test_a_run_behind_a_link_lies_in_its_own_project(locked: Project, tmp_path: Path) -> None:
+    (tmp_path / "last").symlink_to("work/runs/small/0123")
+    assert run_asked(locked.world, tmp_path / "last") == locked.path / "runs" / "small" / "0123"
 
 
 def test_a_spec_for_a_lock(locked: Project) -> None:

@@ -49,6 +49,26 @@ def test_a_whole_run(locked: Project, typed: Type) -> None:
     assert said.talk[-1] == f"ok: sealed, 22 items measured; answers_digest {seal['answers_digest']}"
 
 
+def test_a_lock_and_a_run_behind_links_are_those_of_their_project(
+    locked: Project, typed: Type, tmp_path: Path
+) -> None:
+    lock, last = tmp_path / "elsewhere" / "lk.toml", tmp_path / "elsewhere" / "last"
+    lock.parent.mkdir()
+    lock.symlink_to(locked.path / LOCK)
+    said = typed("run", lock)
+    assert (said.code, said.out) == (0, f"{the_run(locked)}\n")
+    last.symlink_to(locked.path / the_run(locked))
+    lines: list[tuple[str | Path, ...]] = [
+        ("resolve", tmp_path / "elsewhere" / "spec.toml", "--check"),
+        *((verb, lock) for verb in ("check", "plan", "fetch", "status", "merge")),
+        *((verb, last) for verb in ("verify", "show", "status", "merge")),
+        *(("diff", "--reference", "A@plain", which) for which in (lock, last)),
+    ]
+    (tmp_path / "elsewhere" / "spec.toml").symlink_to(locked.path / "specs/small.toml")
+    assert {words: typed(*words).code for words in lines} == dict.fromkeys(lines, 0)
+    assert sorted(path.name for path in lock.parent.iterdir()) == ["last", "lk.toml", "spec.toml"]
+
+
 def test_the_same_lock_again_is_done_already(locked: Project, typed: Type) -> None:
     typed("run", LOCK)
     before = list(locked.script.asked)
