@@ -39,7 +39,8 @@ def windows(
         InputError: The text is no UTF-8, is shorter than two windows or than the windows asked for, or the
             vocabulary adds a token at the end, which would land in the middle of nowhere.
     """
-    added, tokens = tokens_of(""), tokens_of(_decoded(text))
+    whole = _decoded(text)
+    added, tokens = tokens_of(""), tokens_of(whole)
     if len(added) > 1:
         raise InputError(
             f"the vocabulary adds tokens at the end of a text: got {len(added)} tokens for an empty text, "

@@ -5,20 +5,21 @@ Does not live here: rendering and tokenizing (``flows.asking``), and what is hel
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from qlock.core.gguf import describe
-from qlock.core.lock import PointPin, PromptsPin
+from qlock.core.lock import PointPin, PromptsPin, SuitePin
 from qlock.core.plan import prompts_of
 from qlock.core.verify import Finding, differences
 from qlock.errors import InputError, QlockError
 from qlock.flows.asking import Asker, Question, Respondent
 from qlock.flows.grading import TrialFailure, try_grader
 from qlock.flows.headers import header_of
-from qlock.flows.kinds import params_of, suite_kind
+from qlock.flows.kinds import items_of, params_of, suite_kind
 from qlock.flows.proving import Exam
 from qlock.suites.interface import Item
 from qlock.world.interface import World
@@ -95,6 +96,40 @@ def paper(
         return Paper(asker=made, questions=questions)
     except QlockError as error:
         raise error.within(f"suite.{exam.pin.name}") from None
+
+
+def check_readable(exams: Iterable[Exam], before: Iterable[SuitePin]) -> None:
+    """Refuse files that are not as an older lock has them and that no item can be read from, before anything is loaded.
+
+    Of a long text no more is looked at here than what is seen without a vocabulary.
+
+    Args:
+        exams: Every suite.
+        before: The suites of the older lock; those with the same files were read when it was made.
+
+    Raises:
+        InputError: As ``paper``.
+    """
+    known = [pin.file for pin in before]
+    for exam in exams:
+        if exam.pin.file in known:
+            continue
+        where = f"suite.{exam.pin.name}"
+        kind = suite_kind(exam.pin.kind)
+        try:
+            items_of(kind, params_of(kind, exam.pin, where=where), exam.pin, exam.data, _no_vocabulary)
+        except _NoVocabularyError:
+            continue
+        except InputError as error:
+            raise error.within(where) from None
+
+
+class _NoVocabularyError(Exception):
+    """Tokens were asked for, of which there are none yet."""
+
+
+def _no_vocabulary(text: str) -> tuple[int, ...]:  # noqa: ARG001 - stands in for a vocabulary's
+    raise _NoVocabularyError
 
 
 def _refuse_unknown_tokens(questions: tuple[Question, ...], vocab_tokens: int | UnsetType) -> None:

@@ -46,6 +46,7 @@ from qlock.flows.layout import lock_path, project_of, spec_beside, spec_label
 from qlock.flows.locks import lock_bytes
 from qlock.flows.moving import Move, moves, point_moves
 from qlock.flows.origins import Order, gather
+from qlock.flows.papers import check_readable
 from qlock.flows.places import check_there
 from qlock.flows.point_proofs import Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
@@ -249,6 +250,7 @@ def _exams(world: World, spec: Spec, old: Lock | None, asked: Asked, *, base: Pa
         pinning.exam(world, spec, suite, base=base, rehash=asked.rehash, old=_kept_suite(old, suite, asked))
         for suite in spec.suite
     )
+    check_readable(exams, () if old is None else old.suite)
     check_gates(spec.gate, exams)
     return exams
 

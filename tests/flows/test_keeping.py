@@ -8,10 +8,11 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from qlock.core.spec import PromptSpec, SamplingSpec
+from qlock.errors import InputError
 from qlock.flows.keeping import asks_the_same
 from qlock.flows.moving import Move
 from tests.fakes.documents import a_suite
-from tests.fakes.project import Project, items_jsonl, tiny_gguf
+from tests.fakes.project import Project, items_jsonl, refusal, tiny_gguf
 from tests.fakes.world import CPU, FixedHost
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +123,32 @@ def test_a_changed_suite_file_is_an_unasked_move(tmp_path: Path) -> None:
     project.write("tasks/digits.jsonl", items_jsonl(8, start=1))
     assert project.resolve().moves == (Move(name="digits", what="suite", why="items: the file changed"),)
     assert project.resolve(upgrade=("digits",)).moves == ()
+
+
+@pytest.mark.parametrize("asked", [{}, {"upgrade": ("digits",)}, {"upgrade": ("all",)}, {"prove": False}])
+def test_a_changed_file_that_cannot_be_read_is_said_before_it_may_move(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    project.script.loads.clear()
+    project.write("tasks/digits.jsonl", items_jsonl(8) + b'{"id": \n')
+    message, _ = refusal(project, InputError, **asked)
+    assert message.startswith("tasks/digits.jsonl: line 9: not JSON: ")
+    project.write("tasks/digits.jsonl", items_jsonl(8))
+    project.write("data/text.txt", b"\xff" * 999)
+    message, _ = refusal(project, InputError, **asked)
+    assert message.startswith("data/text.txt: ")
+    assert project.script.loads == []
+
+
+def test_a_file_that_is_as_it_was_locked_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path)
+    project.lock()
+    monkeypatch.setattr("qlock.flows.papers.items_of", None)
+    assert project.resolve().state == "same"
 
 
 def test_a_changed_spec_is_asking(tmp_path: Path) -> None:
