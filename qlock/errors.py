@@ -67,6 +67,15 @@ class QlockError(Exception):
         """The same error with a document, or a line of it, put in front of its place: ``x.toml``, ``line 7``."""
         return self._in_front(name, is_document=True)
 
+    def in_folder(self, path: str) -> Self:
+        """The same error with the folder of its document put in front of that: ``runs/x/5d9a31c9/seal.json``."""
+        match self._places:
+            case ((name, True), *rest) if not self._is_placed:
+                self._places = ((f"{path}/{name}", True), *rest)
+                return self
+            case _:
+                return self.in_document(path)
+
     def in_file(self, path: str) -> Self:
         """The same error with a file in front that people find by this path: whatever it is read for stays unsaid."""
         self._in_front(path, is_document=True)

@@ -49,6 +49,14 @@ def test_a_file_that_is_found_by_its_path_needs_nothing_in_front() -> None:
     assert str(error.within("suite.x").in_document("y.toml").in_file("z")) == "tasks/x.jsonl: line 7: key: no"
 
 
+def test_the_folder_of_a_document_is_a_part_of_its_path() -> None:
+    error = InputError("no").within("key").in_document("x.jsonl").in_folder("runs/a")
+    assert str(error) == "runs/a/x.jsonl: key: no"
+    assert str(InputError("no").within("key").in_folder("runs/a")) == "runs/a: key: no"
+    assert str(InputError("no").in_folder("runs/a")) == "runs/a: no"
+    assert str(InputError("no").in_file("tasks/x.jsonl").in_folder("runs/a")) == "tasks/x.jsonl: no"
+
+
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_class_has_an_exit_code_and_a_sentence(kind: type[QlockError]) -> None:
     assert kind.exit_code in ExitCode

@@ -5,7 +5,9 @@ Does not live here: which runs and points are meant (``flows.diff``), the files 
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -52,6 +54,7 @@ def open_run(world: World, path: Path) -> OpenRun:
 
     Raises:
         AbsentError: There is none, or several could be meant.
+        InputError: Its lock or seal is unreadable, or they do not belong together.
     """
     whole = Path(os.path.realpath(world.cwd / path))
     if not (whole / "lock.toml").is_file():
@@ -60,8 +63,17 @@ def open_run(world: World, path: Path) -> OpenRun:
     lock, data = folder.lock()
     seal = folder.seal()
     if seal is not None and seal.lock_digest != lock_digest(data):
-        raise InputError("the lock is not the one that was sealed").in_document(f"{whole.name}/lock.toml")
+        raise InputError("the lock is not the one that was sealed").in_document(f"{folder.place}/lock.toml")
     return OpenRun(folder=folder, lock=lock, data=data, seal=seal)
+
+
+@contextlib.contextmanager
+def _in_folder(run: OpenRun) -> Iterator[None]:
+    """Puts the folder of a run in front of what its files are called in errors: there may be two runs."""
+    try:
+        yield
+    except InputError as error:
+        raise error.in_folder(run.folder.place) from None
 
 
 def _only_run(runs: Path, asked: str) -> Path:
@@ -100,7 +112,8 @@ def open_side(run: OpenRun, point: str, *, like: Side | None = None) -> Side:
             sitting = _brief(sitting_of(run, job, shared=shared))
             sittings[job.suite] = (*sittings.get(job.suite, ()), sitting)
             segments[job.name] = frozenset(row.segment for row in sitting.rows)
-    conditions = conditions_of(run.folder, point, segments)
+    with _in_folder(run):
+        conditions = conditions_of(run.folder, point, segments)
     return Side(
         name=f"{run.name}:{point}",
         lock=run.lock,
@@ -120,7 +133,8 @@ def _brief(sitting: Sitting) -> Sitting:
 
 def forced_facts(run: OpenRun) -> tuple[str, ...]:
     """Facts that were allowed to differ, as the segments and the seal say."""
-    forced = {fact for part in run.folder.facts().segment for fact in part.forced}
+    with _in_folder(run):
+        forced = {fact for part in run.folder.facts().segment for fact in part.forced}
     return tuple(sorted(forced | set(() if run.seal is None else run.seal.forced)))
 
 
@@ -130,6 +144,11 @@ def sitting_of(run: OpenRun, job: Job, *, shared: Shared | None = None) -> Sitti
     Raises:
         InputError: As ``open_side``.
     """
+    with _in_folder(run):
+        return _sitting_of(run, job, shared)
+
+
+def _sitting_of(run: OpenRun, job: Job, shared: Shared | None) -> Sitting:
     suite = named(run.lock.suite, job.suite)
     name = f"record/{job.name}.jsonl"
     _check_sealed(run, name, *([] if job.part is not UNSET else [f"grades/{job.name}.jsonl"]))
@@ -180,10 +199,12 @@ def items_of(run: OpenRun, job: Job) -> tuple[Item, ...]:
     name = items_name(digest)
     if not (run.folder.path / name).is_file():
         return ()
-    _check_sealed(run, name)
-    items = run.folder.items(digest)
-    if run.seal is None and not forced_facts(run):
-        run.folder.refuse_other_items(digest, items)
+    is_forced = bool(forced_facts(run))
+    with _in_folder(run):
+        _check_sealed(run, name)
+        items = run.folder.items(digest)
+        if run.seal is None and not is_forced:
+            run.folder.refuse_other_items(digest, items)
     return items[job.places]
 
 
@@ -199,8 +220,9 @@ def _check_sealed(run: OpenRun, *names: str) -> None:
     for name in names:
         if digests.get(name) != run.folder.digest(name):
             raise InputError(
-                "the file was changed after the run was sealed", hint="run the lock again"
-            ).in_document(f"{run.name}/{name}")
+                "the file was changed after the run was sealed",
+                hint="get it again from whoever measured it, or measure again",
+            ).in_document(name)
 
 
 def is_one_run(a: OpenRun, b: OpenRun) -> bool:

@@ -84,6 +84,12 @@ class RunFolder:
         """The folder of the whole run, where this is the folder of one of its tasks."""
         return self.path.parent.parent if self.path.parent.name == TASKS else self.path
 
+    @property
+    def place(self) -> str:
+        """The folder as people find it from where they are."""
+        here = self._world.cwd
+        return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
+
     def prepare(self, lock_bytes: bytes) -> None:
         """Make the folder and put the lock in it; a folder of another lock is refused.
 
@@ -123,7 +129,7 @@ class RunFolder:
         """The lock that it ran."""
         data = self.read("lock.toml")
         try:
-            return read_lock(data, name=f"{self.path.name}/lock.toml"), data
+            return read_lock(data, name=f"{self.place}/lock.toml"), data
         except InputError as error:
             seems_whole = is_sealed(data.decode(errors="replace"))
             error.hint = "read this run with the version of qlock that made it" if seems_whole else ""
@@ -284,7 +290,7 @@ class RunFolder:
         """The seal; ``None`` while the run is not whole."""
         if not (self.path / "seal.json").exists():
             return None
-        return from_json(self.read("seal.json"), Seal, name="seal.json")
+        return from_json(self.read("seal.json"), Seal, name=f"{self.place}/seal.json")
 
     def write_seal(self, jobs: tuple[SealedJob, ...], *, forced: tuple[str, ...], lock_bytes: bytes) -> Seal:
         """Digest every file and write the seal."""

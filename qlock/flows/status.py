@@ -61,7 +61,7 @@ def status(world: World, path: Path, runs: Path | None = None) -> Status:
     folder = place.folder
     is_sealed = folder.seal() is not None
     submitted = submissions(folder)
-    notes = _instead(world, world.cwd / path, folder)
+    notes = _instead(world.cwd / path, folder)
     waiting: dict[str, SlurmTask] = {}
     was_queued = {id_ for one in submitted for id_ in one.tasks}
     is_known = True
@@ -90,12 +90,12 @@ def status(world: World, path: Path, runs: Path | None = None) -> Status:
     return Status(folder=folder.path, is_sealed=is_sealed, tasks=tuple(rows), notes=tuple(notes))
 
 
-def _instead(world: World, path: Path, folder: RunFolder) -> list[str]:
+def _instead(path: Path, folder: RunFolder) -> list[str]:
     """Says that a lock has sealed runs beside the open one that is told of."""
     if path.is_dir() or folder.seal() is not None:
         return []
     beside = [one for one in run_folders(folder.path.parent) if is_of_one_lock(one, folder.path)]
-    sealed = [one.name for one in beside if RunFolder(world, one).seal() is not None]
+    sealed = [one.name for one in beside if (one / "seal.json").exists()]
     if not sealed:
         return []
     are = "is" if len(sealed) == 1 else "are"

@@ -110,7 +110,10 @@ def _sealed_jobs(folder: RunFolder) -> tuple[SealedJob, ...]:
 
 
 def _record(other: RunFolder, sealed_job: SealedJob, *, source: str) -> Record:
-    record = other.record(sealed_job.job)
+    try:
+        record = other.record(sealed_job.job)
+    except InputError as error:
+        raise error.in_folder(other.place) from None
     if record is None or record.closing is None:
         raise InputError(f"the sealed run `{source}` misses the record of `{sealed_job.job}`")
     if (record.closing.answers_digest, record.header.part) != (sealed_job.answers_digest, sealed_job.part):

@@ -405,9 +405,13 @@ def changed(name: str) -> Callable[[RunFolder], None]:
 def test_what_was_changed_after_the_seal_is_refused(project: Project, name: str) -> None:
     changed(name)(RunFolder(project.world, project.runs / run_name(project)))
     assert refused(project, InputError) == (
-        f"small@cpu-amd-1a-02/{run_name(project)}/{name}: the file was changed after the run was sealed",
-        "run the lock again",
+        f"{RUNS}/{run_name(project)}/{name}: the file was changed after the run was sealed",
+        "get it again from whoever measured it, or measure again",
     )
+    # From elsewhere the run is named by its whole path.
+    whole = project.runs / run_name(project)
+    project.change_world(cwd=project.path / "specs")
+    assert refused(project, InputError, str(whole))[0].startswith(f"{whole}/{name}: ")
 
 
 def test_another_lock_than_the_sealed_one_is_refused(project: Project) -> None:
@@ -419,7 +423,7 @@ def test_another_lock_than_the_sealed_one_is_refused(project: Project) -> None:
     folder.write("lock.toml", project.lock_path.read_bytes())
     assert (
         refused(project, InputError)[0]
-        == f"{folder.path.name}/lock.toml: the lock is not the one that was sealed"
+        == f"{RUNS}/{folder.path.name}/lock.toml: the lock is not the one that was sealed"
     )
 
 
@@ -428,7 +432,7 @@ def test_grades_of_another_record_are_refused(project: Project) -> None:
     grades = (folder.path / "grades/digits.B@plain.1.jsonl").read_bytes()
     folder.write("grades/digits.A@plain.1.jsonl", grades)
     assert refused(project, InputError) == (
-        "grades/digits.A@plain.1.jsonl: the grades are not of this record",
+        f"{RUNS}/{run_name(project)}/grades/digits.A@plain.1.jsonl: the grades are not of this record",
         "put the file back as it was",
     )
 
@@ -438,7 +442,7 @@ def test_a_record_of_another_lock_is_refused(project: Project) -> None:
     other = (folder.path / "record/digits.B@plain.1.jsonl").read_bytes()
     folder.write("record/digits.A@plain.1.jsonl", other)
     assert refused(project, InputError) == (
-        "record/digits.A@plain.1.jsonl: the record belongs to another lock",
+        f"{RUNS}/{run_name(project)}/record/digits.A@plain.1.jsonl: the record belongs to another lock",
         "",
     )
 

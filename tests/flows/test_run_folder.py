@@ -59,6 +59,12 @@ def stored(folder: RunFolder, record: Record) -> None:
     folder.write(f"record/{record.header.job}.jsonl", b"".join(line_bytes(line) for line in lines))
 
 
+def test_a_folder_is_called_as_it_is_found_from_here(folder: RunFolder, tmp_path: Path) -> None:
+    assert folder.place == str(folder.path)
+    world = msgspec.structs.replace(fake_world(tmp_path), cwd=folder.path.parent)
+    assert RunFolder(world, folder.path).place == folder.path.name
+
+
 def test_a_folder_is_prepared_once_and_holds_its_lock(folder: RunFolder) -> None:
     assert sorted(path.name for path in folder.path.iterdir()) == ["grades", "items", "lock.toml", "record"]
     folder.prepare(LOCK)
@@ -85,7 +91,7 @@ def test_a_lock_that_is_none_of_ours_is_not_to_be_made_anew(
     folder.write("lock.toml", kept(LOCK.replace(b"replicas = 1\n", b"", 1)))
     with pytest.raises(InputError) as caught:
         folder.lock()
-    assert (str(caught.value), caught.value.hint) == (f"{folder.path.name}/lock.toml: {message}", hint)
+    assert (str(caught.value), caught.value.hint) == (f"{folder.path}/lock.toml: {message}", hint)
 
 
 def test_a_folder_of_another_lock_is_refused(folder: RunFolder) -> None:

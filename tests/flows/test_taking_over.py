@@ -137,7 +137,7 @@ def test_a_taken_over_record_is_not_set_aside_by_rule_8(project: Project) -> Non
         ),
         (
             lambda folder: edit(folder / "record/digits.A@plain.1.jsonl", b'"text":"', b'"text":"9'),
-            "record/digits.A@plain.1.jsonl: the rows do not fit the answers_digest of the closing line",
+            "{runs}/{name}/record/digits.A@plain.1.jsonl: the rows do not fit the answers_digest of the closing line",
         ),
         (
             lambda folder: edit(items_file(folder), b'"expected":"0"', b'"expected":"1"'),
@@ -148,8 +148,8 @@ def test_a_taken_over_record_is_not_set_aside_by_rule_8(project: Project) -> Non
                 folder / "seal.json", b'"answers_digest": "blake3:', b'"answers_digest": "blake3:0'
             ),
             (
-                "seal.json: answers_digest: got `blake3:0{answers}`, expected `blake3:` or `sha256:` and 64 lower-case "
-                "hex digits"
+                "{runs}/{name}/seal.json: answers_digest: got `blake3:0{answers}`, expected `blake3:` or `sha256:` "
+                "and 64 lower-case hex digits"
             ),
         ),
     ],
@@ -166,7 +166,9 @@ def test_damage_in_a_sealed_run_beside_is_an_error_and_never_skipped(
     with pytest.raises(InputError) as caught:
         project.run()
     assert str(caught.value) == message.format(
-        name=first.folder.name, answers=first.answers_digest.removeprefix("blake3:")
+        runs=project.runs.relative_to(project.path),
+        name=first.folder.name,
+        answers=first.answers_digest.removeprefix("blake3:"),
     )
 
 

@@ -110,8 +110,9 @@ def test_a_folder_without_a_run_is_said(tmp_path: Path, made: Project) -> None:
 
 def test_an_unreadable_seal_is_an_error(run: Sealed) -> None:
     run.folder.write("seal.json", b"{")
-    with pytest.raises(InputError, match=r"^seal\.json: "):
+    with pytest.raises(InputError) as caught:
         run.look()
+    assert str(caught.value).startswith(f"{run.folder.place}/seal.json: not JSON: ")
 
 
 @pytest.mark.parametrize("pattern", ["lock.toml", "facts.json", "record/*", "grades/*", "items/*"])
