@@ -159,6 +159,7 @@ def _item_lines(items: tuple[ItemSeen, ...]) -> Iterator[str]:
             if exchange.request and exchange.request != request:
                 request = exchange.request
                 yield from _request_lines(request)
+                yield from _scored_lines(request, items)
             if number == 0:
                 yield result
             if exchange.reply:
@@ -173,6 +174,9 @@ def _request_lines(request: Request) -> Iterator[str]:
             yield from _prompt_lines(prompt)
         case Score(tokens=tokens, score_from=first):
             yield f"{count_text(len(tokens), 'token')} of a text, scored from number {first + 1} on"
+        case Diverge(tokens=tokens, score_from=first, pieces=True):
+            asked, answered = count_text(first, "token"), count_text(len(tokens) - first, "token")
+            yield f"a trace: a prompt of {asked}, kept as ids alone (--json shows them), and an answer of {answered}"
         case Diverge(tokens=tokens, score_from=first):
             held = f"held against the reference from number {first + 1} on"
             yield f"{count_text(len(tokens), 'token')} of a text, {held}"
@@ -180,6 +184,20 @@ def _request_lines(request: Request) -> Iterator[str]:
             yield "calls:"
             for call in calls:
                 yield from _foreign(call)
+
+
+def _scored_lines(request: Request, items: tuple[ItemSeen, ...]) -> Iterator[str]:
+    """The text that was scored, as the first point tells it that was asked this; none where no point tells it."""
+    from qlock.core.exchange import Diverged
+
+    for item in items:
+        for exchange in item.exchanges or ():
+            match exchange.reply:
+                case Diverged(pieces=(_, *_) as pieces) if exchange.request == request:
+                    yield from _foreign("".join(pieces))
+                    return
+                case _:
+                    pass
 
 
 def _prompt_lines(prompt: Chat | Raw) -> Iterator[str]:

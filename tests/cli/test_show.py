@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from qlock.cli import show as module
 from qlock.core.endings import ENDINGS
-from qlock.core.exchange import Diverge, Diverged
+from qlock.core.exchange import Diverge, Diverged, Ungraded
 from qlock.engines.interface import Broken
-from qlock.flows.show import OUTCOMES
+from qlock.flows.show import OUTCOMES, Exchange, ItemSeen
 from tests.cli.conftest import Type
 from tests.fakes.project import Project
 
@@ -107,14 +108,14 @@ def test_a_window_of_a_text(project: Project, typed: Type) -> None:
 
 
 def test_a_divergence_from_the_reference() -> None:
-    request = Diverge(tokens=(1, 2, 3), score_from=1, pieces=True)
+    request = Diverge(tokens=(1, 2, 3), score_from=1, pieces=False)
     reply = Diverged(
         nats=(1.0, 2.0),
         reference_nats=(0.5, 2.0),
         kld_nats=(0.25, 0.5),
         reverse_kld_nats=(0.125, 0.5),
         same_top=(True, False),
-        pieces=("a", "b"),
+        pieces=(),
     )
     assert [*module._request_lines(request), *module._reply_lines(reply)] == [
         "3 tokens of a text, held against the reference from number 2 on",
@@ -124,6 +125,48 @@ def test_a_divergence_from_the_reference() -> None:
     assert list(module._reply_lines(bound)) == [
         " 2 tokens cost 3.0000 nats, at least 0.375000 nats each from the reference",
     ]
+
+
+def a_trace(point: str, *, reply: Diverged | UnsetType) -> ItemSeen:
+    request = Diverge(tokens=(5, 6, 7, 8), score_from=2, pieces=True)
+    return ItemSeen(
+        item="q1",
+        suite="answers",
+        point=point,
+        repeat=1,
+        slices={},
+        outcome=Ungraded(why="not answered yet"),
+        exchanges=(Exchange(request=request, reply=reply),),
+    )
+
+
+def test_a_trace_has_the_text_of_its_answer_once() -> None:
+    reply = Diverged(
+        nats=(1.0, 2.0),
+        reference_nats=(1.0, 2.0),
+        kld_nats=(0.0, 0.0),
+        reverse_kld_nats=(0.0, 0.0),
+        same_top=(True, True),
+        pieces=("Hel\x1b", "lo\nyou"),
+    )
+    head = [
+        "q1 of the suite answers",
+        "a trace: a prompt of 2 tokens, kept as ids alone (--json shows them), and an answer of 2 tokens",
+    ]
+    text = ["  | Hel\\x1blo", "  | you"]
+    cost = " 2 tokens cost 3.0000 nats, 0.000000 nats each from the reference"
+    items = (a_trace("A@x", reply=UNSET), a_trace("B@x", reply=reply), a_trace("C@x", reply=reply))
+    outcomes = [f"{item.point}: ungraded: not answered yet" for item in items]
+    assert list(module._item_lines(items)) == [
+        *head,
+        *text,
+        outcomes[0],
+        outcomes[1],
+        cost,
+        outcomes[2],
+        cost,
+    ]
+    assert list(module._item_lines(items[:1])) == [*head, outcomes[0]]
 
 
 def test_loops_and_repeats(project: Project, typed: Type) -> None:
