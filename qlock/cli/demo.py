@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qlock.cli.shown import Answer, Means, readable, short_path, whole_path
+from qlock.core.escape import for_shell
 from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
@@ -45,6 +46,13 @@ def verb(means: Means, folder: Path) -> Answer:
     code = tour.go()
     data = f"{readable(short_path(world, whole_path(world, folder)))}\n" if code == ExitCode.YES else ""
     return Answer(code, data)
+
+
+def _way_in(folder: str, python: Path) -> tuple[str, ...]:
+    """What to type once, so that the commands of the demo work: into its folder, and qlock onto the PATH."""
+    activate = python.with_name("activate")
+    first = f"cd {for_shell(folder)}"
+    return (first, f". {for_shell(str(activate))}") if activate.is_file() else (first,)
 
 
 class _Tour:
@@ -160,7 +168,9 @@ class _Tour:
             ("qlock", str(Path(sys.executable).with_name("qlock"))),
         )
         lock, run = self._lock_path(), self._run_path()
-        self._talk.line(f"What to try next, after `cd {self._shown}`:")
+        self._talk.line("What to try next:")
+        for command in _way_in(self._shown, Path(sys.executable)):
+            self._talk.line(f"  {command}")
         for command, why in (
             (f"qlock diff {run}", "every quant against the F16"),
             (f"qlock verify {run}", "does the record still fit its seal?"),

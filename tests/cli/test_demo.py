@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import qlock.cli.main
+from qlock.cli import demo as module
 from qlock.cli.shown import Means, Talk, real_means
 from qlock.engines.llama_cpp_python import quantize
 from qlock.errors import ExitCode
@@ -79,6 +80,22 @@ def test_every_step_does_what_it_should(project: Project, typed: Type) -> None:
     assert "ok: refused, as it should be; now the byte is put back" in said.talk
     assert "ok: every step did what it should, the refusal too" in said.talk
     assert any("made from Q4_1" in line for line in said.talk)
+
+
+def test_what_to_try_next_begins_with_the_way_there(project: Project, typed: Type) -> None:
+    talk = typed("demo", "--folder", "my demo").talk
+    after = talk[talk.index("What to try next:") + 1 :]
+    assert after[0] == "  cd 'my demo'"
+    commands = [line for line in after if line.startswith("  qlock ")]
+    assert [line.split()[1] for line in commands] == ["diff", "verify", "run", "run"]
+
+
+def test_qlock_is_put_on_the_path_where_its_environment_can_be_activated(tmp_path: Path) -> None:
+    python = tmp_path / "a b" / "python"
+    assert module._way_in("demo", python) == ("cd demo",)
+    python.parent.mkdir()
+    python.with_name("activate").touch()
+    assert module._way_in("demo", python) == ("cd demo", f". '{tmp_path}/a b/activate'")
 
 
 def test_it_may_be_run_again(project: Project, typed: Type) -> None:
