@@ -44,6 +44,11 @@ class Distance(Base, frozen=True, kw_only=True, tag_field="kind", tag="distance"
         return not self.is_identical and abs(self.figures.kld_nats.value) < self.floor_nats
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the reference was read from a file in 16 bits, which ends 16 nats below each likeliest token."""
+        return self.floor_nats == FLOOR_NATS
+
+    @property
     def is_lower_bound(self) -> bool:
         """Whether the divergences are the least that they can be, only the likeliest tokens having been kept."""
         return self.figures.kld_slack_nats is not UNSET

@@ -143,3 +143,9 @@ def test_of_the_likeliest_tokens_alone_it_is_a_lower_bound_in_float32() -> None:
     )
     assert found.figures.kld_slack_nats == pytest.approx(0.3)
     assert not distance([2e-5, 2e-5], stored=True).is_lower_bound
+
+
+def test_only_a_file_of_whole_rows_is_cut() -> None:
+    assert distance([0.1], stored=True).is_cut
+    assert not distance([0.1]).is_cut
+    assert not distance([0.1], stored=True, slack=0.3).is_cut

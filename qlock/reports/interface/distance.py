@@ -24,6 +24,10 @@ LOWER_BOUNDS = (
     "and two points are compared by what is seen of theirs"
 )
 _MOST_JOBS = 3
+CUT = (
+    "the stored file keeps no token as more than 16 nats less likely than the likeliest one: "
+    "side by side, divergences and the reference's perplexity may come out a little otherwise"
+)
 _SLACK = "  more at most"
 _BY: dict[By, str] = {"slice": "slice", "token-kind": "part of", "depth": "tokens before"}
 
@@ -122,9 +126,9 @@ def _remarks(found: Sequence[Distance]) -> tuple[str, ...]:
     if not found:
         return ()
     errors = "interval: 95 %, with items as clusters; ±: standard error with tokens taken for independent"
-    if not any(distance.is_lower_bound for distance in found):
-        return (errors,)
-    return (errors, LOWER_BOUNDS)
+    bounds = (LOWER_BOUNDS,) if any(distance.is_lower_bound for distance in found) else ()
+    cut = (CUT,) if any(distance.is_cut for distance in found) else ()
+    return (errors, *bounds, *cut)
 
 
 def _figures(found: Sequence[Distance]) -> tuple[Row, ...]:

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from qlock.core.compare import compare
-from qlock.core.comparison import Suite
+from qlock.core.comparison import Distances, Suite
 from qlock.reports.interface.distance import distance_text, distances, distances_brief, nats_text
 from tests.core.test_distance import distance
 from tests.fakes.comparisons import a_distance, a_side
@@ -122,6 +122,17 @@ def test_what_may_be_missing_stands_below_a_lower_bound() -> None:
     whole, *_ = distances(suite_of([0.1, 0.2], [0.1, 0.3]))
     assert "  more at most" not in {row[0] for row in whole.rows}
     assert len(whole.remarks) == 1
+
+
+def test_a_stored_file_that_ends_16_nats_below_the_likeliest_token_says_so() -> None:
+    suite = suite_of([0.1, 0.2], [0.1, 0.3])
+    assert isinstance(suite.distances, Distances)
+    cut = replace(suite, distances=Distances(a=suite.distances.a, b=distance([0.1, 0.3], stored=True)))
+    figures, *_ = distances(cut)
+    assert figures.remarks[1:] == (
+        "the stored file keeps no token as more than 16 nats less likely than the likeliest one: "
+        "side by side, divergences and the reference's perplexity may come out a little otherwise",
+    )
 
 
 def test_two_that_are_the_reference_need_no_table() -> None:
