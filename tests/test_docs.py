@@ -27,9 +27,10 @@ from qlock.core.spec import (
     SettingSpec,
     Spec,
     SuiteSpec,
+    read_spec,
 )
 from qlock.core.validity import Treatment
-from qlock.flows.kinds import members, suite_kind
+from qlock.flows.kinds import members, params_of, suite_kind
 from qlock.suites import tasks
 from qlock.suites.interface import play_back
 from qlock.suites.tasks.graders import KINDS, Grader
@@ -38,6 +39,7 @@ from qlock.suites.tasks.thinking import Thinking
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 Table = dict[str, str]
 """First cell to third: key to default."""
 
@@ -153,6 +155,26 @@ def test_the_examples_of_a_grader_are_read_and_tell_gold_from_bad(title: str) ->
         answer = play_back(tasks.ask(trial.item, params), trial.replies)
         outcome = tasks.grade(trial.item, answer, params)
         assert (outcome == Right()) is trial.passes, outcome
+
+
+@pytest.mark.parametrize("text", [section("The items file"), README], ids=["spec", "readme"])
+def test_the_examples_of_items_are_read_a_conversation_first(text: str) -> None:
+    found = re.search(r"```json\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    rows = [json.loads(line) for line in found[1].splitlines()]
+    assert [{"messages", "prompt"} & row.keys() for row in rows] == [{"messages"}, {"prompt"}]
+    items = tasks.items({"items": found[1].encode()}, tasks.Params(items="file:own.jsonl"), lambda _: ())
+    assert [item.id for item in items] == [row["id"] for row in rows]
+
+
+def test_the_suites_of_the_readme_are_read() -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    suites = [block for block in blocks if block.startswith("[[suite]]")]
+    whole = blocks[0] + "".join(f"\n{suite}" for suite in suites)
+    spec = read_spec(whole.encode(), name="readme")
+    for suite in spec.suite:
+        params_of(suite_kind(suite.kind), suite, where=suite.name)
+    assert [suite.kind for suite in spec.suite] == ["perplexity", "tasks", "kld", "kld"]
 
 
 def test_every_link_inside_leads_somewhere() -> None:

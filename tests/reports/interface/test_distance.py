@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from qlock.core.compare import compare
 from qlock.core.comparison import Distances, Suite
-from qlock.reports.interface.distance import distance_text, distances, distances_brief, nats_text
+from qlock.reports.interface.distance import CUT, distance_text, distances, distances_brief, nats_text
 from tests.core.test_distance import distance
 from tests.fakes.comparisons import a_distance, a_side
 from tests.fakes.documents import a_kld_lock
@@ -129,9 +129,10 @@ def test_a_stored_file_that_ends_16_nats_below_the_likeliest_token_says_so() -> 
     assert isinstance(suite.distances, Distances)
     cut = replace(suite, distances=Distances(a=suite.distances.a, b=distance([0.1, 0.3], stored=True)))
     figures, *_ = distances(cut)
-    assert figures.remarks[1:] == (
+    assert figures.remarks[1:] == (CUT,)
+    assert CUT == (
         "the stored file keeps no token as more than 16 nats less likely than the likeliest one: "
-        "side by side, divergences and the reference's perplexity may come out a little otherwise",
+        "side by side, divergences and the reference's perplexity may come out a little otherwise"
     )
 
 
