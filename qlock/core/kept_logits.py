@@ -6,8 +6,9 @@ when they are decoded, and qlock as they are asked). Then a row for each scored 
 vocabulary how many steps it lies above the lowest (uint16, one more of 0 where the vocabulary is odd). Scored is the
 last half of a window: the predictions made at token ``window // 2`` and after it.
 
-Whatever lies more than 16 nats below the likeliest token is kept as if it lay 16 below. So a divergence from kept
-rows is off by some 5e-5 nats, and one of that size says nothing.
+Whatever lies more than 16 nats below the likeliest token is kept as if it lay 16 below. So a divergence near 0 is off by
+some 5e-5 nats, and one of that size says nothing; of a large one, and of the reference's own costs, the third or fourth
+digit may differ from that of two models side by side.
 
 Here a window is a *part*, since it is written and read by itself. Pure: bytes to numbers and back. Does not live here:
 files (``engines``), whose log-probabilities they are (the format does not say).

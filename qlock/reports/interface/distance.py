@@ -25,8 +25,8 @@ LOWER_BOUNDS = (
 )
 _MOST_JOBS = 3
 CUT = (
-    "the stored file keeps no token as more than 16 nats less likely than the likeliest one: "
-    "side by side, divergences and the reference's perplexity may come out a little otherwise"
+    "the stored file keeps no token more than 16 nats below the likeliest one: "
+    "side by side, divergences and the reference's perplexity differ a little"
 )
 _SLACK = "  more at most"
 _BY: dict[By, str] = {"slice": "slice", "token-kind": "part of", "depth": "tokens before"}

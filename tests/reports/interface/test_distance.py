@@ -131,8 +131,8 @@ def test_a_stored_file_that_ends_16_nats_below_the_likeliest_token_says_so() -> 
     figures, *_ = distances(cut)
     assert figures.remarks[1:] == (CUT,)
     assert CUT == (
-        "the stored file keeps no token as more than 16 nats less likely than the likeliest one: "
-        "side by side, divergences and the reference's perplexity may come out a little otherwise"
+        "the stored file keeps no token more than 16 nats below the likeliest one: "
+        "side by side, divergences and the reference's perplexity differ a little"
     )
 
 
