@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 
 import msgspec
 
@@ -65,11 +66,22 @@ def render_all(found: Ladder) -> str:
 
 
 def _contents(found: Ladder) -> Markup:
+    """Where each comparison is, whether it is valid, and how its gates came out."""
+    told = enumerate(zip(found.comparison, headlines(found.comparison), strict=True), start=1)
     links = (
-        element("li", element("a", text(line), href=f"#c{number}"))
-        for number, line in enumerate(headlines(found.comparison), start=1)
+        element("li", element("a", text(line), href=f"#c{number}"), *_overall(one))
+        for number, (one, line) in told
     )
     return element("nav", element("ul", *links), aria_label="comparisons")
+
+
+def _overall(comparison: Comparison) -> Iterator[Markup]:
+    """The worst verdict of its gates, where it has any."""
+    verdicts = {gate.verdict for gate in comparison.gate}
+    for verdict, colour in (("fail", "bad"), ("undecided", "open"), ("pass", "good")):
+        if verdict in verdicts:
+            yield element("span", text(f" gates: {verdict}"), class_=colour)
+            return
 
 
 def _comparison(comparison: Comparison, anchor: str, most: int, *, line: str, alone: bool) -> Markup:

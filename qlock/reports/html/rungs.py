@@ -25,6 +25,8 @@ BITS = "bits per weight"
 _TOP, _BOTTOM, _LEFT, _RIGHT = 20.0, 210.0, 44.0, WIDTH - 8.0
 _LINE, _LETTER = 13.0, 7.0
 """Height of a word and width of a letter, so that words do not cover one another."""
+_STEP = 4.0
+"""From one place of a line that is looked at to the next."""
 
 Kind = Literal["reference", "judged", "described"]
 _Box = tuple[float, float, float, float]
@@ -117,12 +119,13 @@ def _plot(suite: str, measure: Measure, dots: Sequence[Dot], across: str) -> Mar
         axis_below(x, (steps if across == BITS else rounds)(x), y=_BOTTOM, top=_TOP, name=across),
         axis_left(y, _LEFT, _RIGHT, name),
     ]
-    parts += [line(_place(one, x, y), _place(other, x, y), "front") for one, other in pairwise(front)]
+    legs = [(_place(one, x, y), _place(other, x, y)) for one, other in pairwise(front)]
+    parts += [line(one, other, "front") for one, other in legs]
     parts += [_drawn(dot, x, y) for dot in dots]
-    parts += _words(dots, x, y)
+    parts += _words(dots, x, y, [box for leg in legs for box in _along(*leg)])
     title = f"{suite}: score over {across}"
     caption = "Bar: 95 % interval of the level. Square: reference."
-    if front:
+    if legs:
         caption += " Line: Pareto front."
     if any(dot.kind == "described" for dot in dots):
         caption += " Cross: not valid, a description only."
@@ -150,8 +153,20 @@ def _drawn(dot: Dot, x: Scale, y: Scale) -> Markup:
     return element("g", *parts)
 
 
-def _words(dots: Sequence[Dot], x: Scale, y: Scale) -> Iterator[Markup]:
-    """The names, each beside its dot where it covers nothing; a crowded dot shows its name to a pointer alone."""
+def _along(one: tuple[float, float], other: tuple[float, float]) -> Iterator[_Box]:
+    """Small boxes that a line runs through, without its ends, where the dots are."""
+    across, up = other[0] - one[0], other[1] - one[1]
+    count = int(max(abs(across), abs(up)) / _STEP)
+    for number in range(1, count):
+        x, y = one[0] + across * number / count, one[1] + up * number / count
+        yield x - 1, y - 1, x + 1, y + 1
+
+
+def _words(dots: Sequence[Dot], x: Scale, y: Scale, lines: Sequence[_Box]) -> Iterator[Markup]:
+    """The names, each beside its dot where it covers nothing; a crowded dot shows its name to a pointer alone.
+
+    A name stands on the line of the front only where there is no room beside it.
+    """
     taken: list[_Box] = []
     for dot in dots:
         across, up = _place(dot, x, y)
@@ -161,13 +176,22 @@ def _words(dots: Sequence[Dot], x: Scale, y: Scale) -> Iterator[Markup]:
     names = _without_common_setting([dot.name for dot in dots])
     for dot, name in zip(dots, names, strict=True):
         shown = shortened(name, 22)
-        for at, base, anchor in _beside(dot, x, y):
-            left = at - _LETTER * len(shown) * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
-            room = (left, base - _LINE + 3, left + _LETTER * len(shown), base + 3)
-            if left >= _LEFT and room[2] <= WIDTH and not any(_overlap(room, other) for other in taken):
-                taken.append(room)
-                yield word(at, base, shown, anchor=anchor)
-                break
+        free = [
+            (not any(_overlap(room, other) for other in lines), at, base, anchor, room)
+            for at, base, anchor in _beside(dot, x, y)
+            if (room := _room(shown, at, base, anchor)) and not any(_overlap(room, other) for other in taken)
+        ]
+        # Of those that cover as little, the first.
+        for _, at, base, anchor, room in sorted(free, key=lambda place: not place[0])[:1]:
+            taken.append(room)
+            yield word(at, base, shown, anchor=anchor)
+
+
+def _room(shown: str, at: float, base: float, anchor: str) -> _Box | None:
+    """What a name covers there; ``None`` where it would stand outside."""
+    left = at - _LETTER * len(shown) * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+    right = left + _LETTER * len(shown)
+    return (left, base - _LINE + 3, right, base + 3) if left >= _LEFT and right <= WIDTH else None
 
 
 def _beside(dot: Dot, x: Scale, y: Scale) -> Iterator[tuple[float, float, str]]:

@@ -6,7 +6,7 @@ Does not live here: which points those are (``core.ladder``).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 
@@ -25,6 +25,12 @@ READ_OFF = (
 FASTER = "tokens/s: of the time in which the engine was there to answer, prompts included; each run as it was measured"
 
 _Column = tuple[str, list[str]]
+_FIGURES = 4
+"""Digits of a perplexity or a speed."""
+_MOST_DIGITS = 6
+"""After the point."""
+_MOST_PLAIN = 1e6
+"""Numbers from here on are written with a power of ten."""
 _OPTIONAL_FROM = 4
 """Columns behind the score stand only where a point has something in them."""
 
@@ -66,9 +72,22 @@ def shown_level(measure: Measure, value: float) -> float:
     return math.exp(min(value, 700.0)) if measure == "nats-per-token" else value
 
 
-def level_text(measure: Measure, value: float) -> str:
-    """The same in words."""
-    return f"{shown_level(measure, value):.4g}" if measure == "nats-per-token" else level(measure, value)
+def level_text(measure: Measure, value: float, *, digits: int | None = None) -> str:
+    """The same in words; of a perplexity with ``digits`` after the point, else with four digits in all."""
+    if measure != "nats-per-token":
+        return level(measure, value)
+    shown = shown_level(measure, value)
+    return _number(shown, digits_of([shown]) if digits is None else digits)
+
+
+def digits_of(values: Iterable[float]) -> int:
+    """How many digits after the point show four of the smallest number above 0, so that a column has as many in each row."""
+    smallest = min((value for value in values if value > 0), default=1.0)
+    return min(max(_FIGURES - 1 - math.floor(math.log10(smallest)), 0), _MOST_DIGITS)
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if value < _MOST_PLAIN else f"{value:.{_FIGURES}g}"
 
 
 def measure_text(measure: Measure) -> str:
@@ -92,20 +111,21 @@ def _scores(marks: _Marks) -> Iterator[_Column]:
     yield "point", [rung.name for rung, _ in marks]
     yield "size", [bytes_text(rung.file_bytes) for rung, _ in marks]
     yield "bits", [_known(rung.bits_per_weight, "{:.2f}", "unknown") for rung, _ in marks]
-    yield "score", [_level(mark) for _, mark in marks]
+    levels = [shown_level(mark.measure, mark.level) for _, mark in marks if isinstance(mark.level, float)]
+    yield "score", [_level(mark, digits_of(levels)) for _, mark in marks]
     yield "change", [_change(mark) for _, mark in marks]
     yield "verdict", [verdict_text(rung, mark) for rung, mark in marks]
 
 
-def _level(mark: Mark) -> str:
+def _level(mark: Mark, digits: int) -> str:
     match mark.level, mark.interval:
         case CannotTell(), _:
             return "-"
         case level, Interval(low=low, high=high):
-            ends = level_text(mark.measure, low), level_text(mark.measure, high)
-            return f"{level_text(mark.measure, level)} ({ends[0].removesuffix(' %')} to {ends[1]})"
+            said, *ends = (level_text(mark.measure, value, digits=digits) for value in (level, low, high))
+            return f"{said} ({ends[0].removesuffix(' %')} to {ends[1]})"
         case level, _:
-            return level_text(mark.measure, level)
+            return level_text(mark.measure, level, digits=digits)
 
 
 def _change(mark: Mark) -> str:
@@ -143,7 +163,9 @@ def _distances(found: Ladder, suite: str, marks: _Marks) -> Iterator[_Column]:
 
 
 def _costs(marks: _Marks) -> Iterator[_Column]:
-    yield "tokens/s", [_known(mark.tokens_per_s, "{:.4g}", "-") for _, mark in marks]
+    speeds = [mark.tokens_per_s for _, mark in marks]
+    digits = digits_of(speed for speed in speeds if isinstance(speed, float))
+    yield "tokens/s", [_number(speed, digits) if isinstance(speed, float) else "-" for speed in speeds]
     yield (
         "memory",
         [

@@ -3,12 +3,14 @@ import hashlib
 import re
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core.agreement import Agreement
 from qlock.core.comparison import Comparison
 from qlock.core.escape import visible
+from qlock.core.gates import GateVerdict
 from qlock.core.ladder import ladder
 from qlock.reports.html import MOST_FLIPS, SUFFIX, render, render_all
 from tests.fakes.pages import Page
@@ -83,6 +85,27 @@ def test_why_it_is_not_valid_stands_before_any_drawing() -> None:
 def test_what_the_gates_say_stands_at_the_top() -> None:
     shown = render(a_comparison())
     assert shown.index("gates: 2 pass, 1 undecided") < shown.index("<svg")
+
+
+@pytest.mark.parametrize(
+    "verdicts, told",
+    [
+        (["pass", "pass"], "gates: pass"),
+        (["pass", "undecided"], "gates: undecided"),
+        (["undecided", "fail", "pass"], "gates: fail"),
+        ([], ""),
+    ],
+)
+def test_the_list_of_comparisons_says_how_the_gates_of_each_came_out(
+    verdicts: list[GateVerdict], told: str
+) -> None:
+    found = a_comparison()
+    gates = tuple(replace(found.gate[0], verdict=verdict) for verdict in verdicts)
+    shown = render_all(ladder([replace(found, gate=gates), replace(found, gate=())]))
+    first, second = shown.partition("</nav>")[0].split("<li>")[1:]
+    assert first.count("gates: ") == bool(told)
+    assert told in first
+    assert "gates: " not in second
 
 
 def test_drawings_say_in_words_what_they_show() -> None:

@@ -57,6 +57,45 @@ def test_the_front_is_a_line_between_its_points() -> None:
     assert len([one for one in page.all("line") if one["class"] == "front"]) == 1
 
 
+def test_a_front_of_one_point_is_no_line_and_called_none() -> None:
+    pages = drawn(a_rung("q@f16kv", 100_000_000, 4.85), a_rung("q2@f16kv", 60_000_000, 2.6))
+    assert len(pages) == 4
+    for page in pages:
+        is_drawn = "front" in [one["class"] for one in page.all("line")]
+        assert ("Line: Pareto front." in page.words[-1]) == is_drawn
+    page = placed((1.0, 0.5, True), (2.0, 0.4, False))
+    assert not [one for one in page.all("line") if one["class"] == "front"]
+    assert page.words[-1] == "Bar: 95 % interval of the level. Square: reference."
+
+
+def test_a_name_stands_off_the_line_where_there_is_room() -> None:
+    def sides(*, is_on_front: bool) -> list[str]:
+        near, far = (2.0, 0.5, is_on_front), (4.0, 0.505, is_on_front)
+        page = placed(near, far, (1.0, 0.1, False), (8.0, 0.9, False))
+        return [one["text-anchor"] for tag, one in page.elements if tag == "text" and one["class"] == "word"]
+
+    # From the first dot the line goes to the right.
+    assert sides(is_on_front=False)[-4] == "start"
+    assert sides(is_on_front=True)[-4] == "end"
+
+
+def placed(*dots: tuple[float, float, bool]) -> Page:
+    """The drawing of points over their GB, with their level and whether they are on the front."""
+    found = ladder([a_rung("q@f16kv", 100_000_000, 4.85)])
+    rung = found.rung[1]
+    mark = next(one for one in rung.mark if one.suite == "orders")
+    rungs = [
+        replace(
+            rung,
+            name=f"p{number}@f16kv",
+            file_bytes=int(size_gb * 1e9),
+            mark=(replace(mark, level=level, interval=CannotTell(why="none"), is_on_front=is_on_front),),
+        )
+        for number, (size_gb, level, is_on_front) in enumerate(dots)
+    ]
+    return Page(next(iter(ladder_plots(replace(found, rung=tuple(rungs))))))
+
+
 def test_where_speeds_are_known_the_score_is_drawn_over_them_without_a_front() -> None:
     pages = [Page(one) for one in ladder_plots(a_ladder())]
     assert [page.words[0] for page in pages if "tokens/s" in page.words[0]] == ["orders: score over tokens/s"]

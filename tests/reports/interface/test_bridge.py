@@ -103,7 +103,7 @@ def test_a_text_is_told_as_perplexity_and_has_no_answers() -> None:
     assert [row[4:8] for row in part.rows] == [
         ("12.18", "-", "-", "-"),
         ("13.46", "+0.1000 nats", "-", "-"),
-        ("13.6", "+0.0100 nats", "-", "-"),
+        ("13.60", "+0.0100 nats", "-", "-"),
         ("20.09", "+0.3900 nats", "-", "-"),
     ]
     assert part.remarks == (

@@ -1,9 +1,11 @@
 import msgspec
+import pytest
 
 from qlock.core.ladder import MarkDistance, ladder
 from qlock.core.stats import CannotTell
 from qlock.reports.interface.distance import LOWER_BOUNDS
-from qlock.reports.interface.ladder import FASTER, ladder_parts, level_text, shown_level
+from qlock.reports.interface.ladder import FASTER, digits_of, ladder_parts, level_text, shown_level
+from qlock.reports.interface.part import Part
 from tests.golden.make_reports import a_comparison, a_ladder
 
 replace = msgspec.structs.replace
@@ -17,8 +19,8 @@ def test_every_suite_has_a_table_with_every_point() -> None:
     text, exam = ladder_parts(ladder([a_comparison()]))
     assert text.columns == ("point", "size", "bits", "score", "change", "verdict", "front")
     assert text.rows == (
-        ("F16@f16kv", "105.5 MB", "16.00", "23.1 (22.37 to 23.86)", "-", "reference", "front"),
-        ("Q4_K_M@f16kv", "105.5 MB", "4.85", "23.62 (22.87 to 24.4)", "+0.0222 nats (+0.0206 to +0.0238)", "worse", ""),
+        ("F16@f16kv", "105.5 MB", "16.00", "23.10 (22.37 to 23.86)", "-", "reference", "front"),
+        ("Q4_K_M@f16kv", "105.5 MB", "4.85", "23.62 (22.87 to 24.40)", "+0.0222 nats (+0.0206 to +0.0238)", "worse", ""),
     )  # fmt: skip
     assert exam.columns[6:] == ("unfinished", "loops", "equal", "front")
     assert exam.rows == (
@@ -42,10 +44,10 @@ def test_distance_speed_and_memory_stand_where_they_are_known() -> None:
     )  # fmt: skip
     assert [row[9:] for row in exam.rows] == [
         ("0.000000", "21.27", "318.1 MB", ""),
-        ("0.001187", "28.3", "192.0 MB", "front"),
+        ("0.001187", "28.30", "192.0 MB", "front"),
         ("0.023750", "42.87", "152.7 MB", "front"),
         ("0.023750", "42.87", "152.7 MB", ""),
-        ("0.356250", "56.3", "117.2 MB", "front"),
+        ("0.356250", "56.30", "117.2 MB", "front"),
     ]
     assert (text.remarks, exam.remarks) == ((), (FASTER, READ_OFF))
 
@@ -100,7 +102,8 @@ def test_what_is_not_known_is_a_dash() -> None:
 
 def test_text_is_shown_as_perplexity() -> None:
     assert shown_level("nats-per-token", 0.0) == 1.0
-    assert level_text("nats-per-token", 3.14) == "23.1"
+    assert level_text("nats-per-token", 3.14) == "23.10"
+    assert level_text("nats-per-token", 3.14, digits=3) == "23.104"
     assert shown_level("right-share", 0.5) == 0.5
     assert level_text("mean-mark", 1.2) == "100 %"
     assert level_text("kld", 0.0123) == "0.012300"
@@ -108,3 +111,40 @@ def test_text_is_shown_as_perplexity() -> None:
 
 def test_a_cost_beyond_all_numbers_stays_one() -> None:
     assert level_text("nats-per-token", 1e9) == "1.014e+304"
+
+
+@pytest.mark.parametrize(
+    "values, digits",
+    [
+        ([], 3),
+        ([0.0], 3),
+        ([9.99, 4000.0], 3),
+        ([21.9981, 9000.0], 2),
+        ([123.4], 1),
+        ([12345.0], 0),
+        ([1e-9], 6),
+    ],
+)
+def test_a_column_has_as_many_digits_as_show_four_of_its_smallest_number(
+    values: list[float], digits: int
+) -> None:
+    assert digits_of(values) == digits
+
+
+def test_every_row_of_a_column_has_the_same_digits_after_the_point() -> None:
+    told = {
+        name: [cell for part in ladder_parts(a_ladder()) for cell in _column(part, name)]
+        for name in ("score", "tokens/s")
+    }
+    assert told["tokens/s"] == ["21.27", "28.30", "42.87", "42.87", "56.30"]
+    assert told["score"][5:10] == [
+        "23.10 (22.37 to 23.86)",
+        "23.18 (22.44 to 23.93)",
+        "24.60 (23.81 to 25.42)",
+        "24.60 (23.81 to 25.42)",
+        "59.26 (56.84 to 61.79)",
+    ]
+
+
+def _column(part: Part, name: str) -> list[str]:
+    return [row[part.columns.index(name)] for row in part.rows] if name in part.columns else []
