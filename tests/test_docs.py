@@ -29,6 +29,7 @@ from qlock.core.spec import (
     SuiteSpec,
     read_spec,
 )
+from qlock.core.stats import fewest_to_pass
 from qlock.core.validity import Treatment
 from qlock.flows.kinds import members, params_of, suite_kind
 from qlock.suites import tasks
@@ -165,6 +166,12 @@ def test_the_examples_of_items_are_read_a_conversation_first(text: str) -> None:
     assert [{"messages", "prompt"} & row.keys() for row in rows] == [{"messages"}, {"prompt"}]
     items = tasks.items({"items": found[1].encode()}, tasks.Params(items="file:own.jsonl"), lambda _: ())
     assert [item.id for item in items] == [row["id"] for row in rows]
+
+
+def test_the_readme_says_how_many_items_a_margin_takes() -> None:
+    flat = " ".join(README.split())
+    assert f"A margin of 0.02 takes {fewest_to_pass(0.02)} items or more" in flat
+    assert f"even where nothing differs; 0.1 takes {fewest_to_pass(0.1)}." in flat
 
 
 def test_the_suites_of_the_readme_are_read() -> None:
