@@ -115,7 +115,7 @@ def identity_of(lock: Lock, suite: SuitePin, prompts: PromptsPin) -> Identity:
         window_tokens=window_tokens,
         parts=prompts.items,
         vocab_tokens=point.read_back.vocab_tokens,
-        kept_tokens=_kept_tokens(suite, point.read_back),
+        kept_tokens=_kept_tokens(suite, point.read_back.vocab_tokens),
         setting=replace(setting, name="kept"),
         engine=digest_of("kept engine", what_changes_output(replace(engine, name="kept"))),
         device=digest_of("kept device", what_changes_output(replace(device, name="kept"))),
@@ -123,25 +123,25 @@ def identity_of(lock: Lock, suite: SuitePin, prompts: PromptsPin) -> Identity:
     )
 
 
-def check_stored_tokens(lock: Lock) -> None:
+def check_stored_tokens(suites: Iterable[SuitePin], vocab_tokens: Mapping[str, int]) -> None:
     """Refuse suites that are to store more tokens of a row than their reference can have.
 
     Args:
-        lock: What of it is not proved is passed over.
+        suites: Of any kind.
+        vocab_tokens: How many tokens the vocabulary of a point has, by its name; a reference of which it is not known
+            is passed over.
 
     Raises:
         InputError: With the suite's path in front.
     """
-    read_backs = {pin.name: pin.read_back for pin in lock.point}
-    for suite in lock.suite:
-        read_back = read_backs.get(suite.reference)
-        if isinstance(read_back, ReadBack):
-            _kept_tokens(suite, read_back)
+    for suite in suites:
+        if suite.reference in vocab_tokens:
+            _kept_tokens(suite, vocab_tokens[suite.reference])
 
 
-def _kept_tokens(suite: SuitePin, reference: ReadBack) -> int | UnsetType:
+def _kept_tokens(suite: SuitePin, vocab_tokens: int) -> int | UnsetType:
     kept: int | UnsetType = suite.params.get("stored_tokens", UNSET)
-    most = reference.vocab_tokens - SPARE_TOKENS
+    most = vocab_tokens - SPARE_TOKENS
     if kept is not UNSET and kept > most:
         whole = "leave it out: then the whole vocabulary is stored"
         raise InputError(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import UNSET
 
 from qlock.core.differing import brief
-from qlock.core.facts import Setting
+from qlock.core.facts import ReadBack, Setting
 from qlock.core.lock import ModelPin, PointPin, SuitePin
 from qlock.core.spec import PointSpec
 from qlock.core.verify import Finding
@@ -21,6 +21,7 @@ from qlock.flows.kinds import params_of, suite_kind, tokenizer_of
 from qlock.flows.obedience import card_findings
 from qlock.flows.proving import Exam
 from qlock.flows.room import check_room
+from qlock.flows.weighing import Weighed
 from qlock.world.interface import World
 
 
@@ -76,6 +77,19 @@ def _refuse_other_answers(exam: Exam, answered: str, reference: ModelPin) -> Non
             f"got the tensors `{brief(answered)}`, expected `{brief(known)}`",
             hint="take the traces from a run of the reference",
         ).within(f"suite.{exam.pin.name}")
+
+
+def vocab_tokens(models: Iterable[Weighed], pins: Iterable[PointPin]) -> dict[str, int]:
+    """How many tokens the vocabulary of a point has, by its name: as the header says, or as it was read back."""
+    weighed = {model.pin.name: model for model in models}
+    found: dict[str, int] = {}
+    for pin in pins:
+        match weighed[pin.model].vocab_tokens, pin.read_back:
+            case (int(tokens), _) | (_, ReadBack(vocab_tokens=tokens)):
+                found[pin.name] = tokens
+            case _:
+                continue
+    return found
 
 
 def load_beside(

@@ -50,7 +50,7 @@ from qlock.flows.papers import check_readable
 from qlock.flows.places import check_there
 from qlock.flows.point_proofs import Proofs, counted, no_engine, prove_points, unproved_point
 from qlock.flows.proving import Exam, Opener
-from qlock.flows.references import check_tokenizers
+from qlock.flows.references import check_tokenizers, vocab_tokens
 from qlock.flows.upstream import upstream_notes
 from qlock.flows.vocabularies import Vocabularies
 from qlock.flows.weighing import NOT_HERE, why_not_runnable
@@ -126,6 +126,7 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         # What moved unasked is named at once: nothing is loaded for a lock that will not be written.
         proofs = _as_before(ground, exams, kept, old)
         ahead = _assemble(ground, proofs)
+        check_stored_tokens(ahead.suite, vocab_tokens(ground.weighed, ahead.point))
         lock_bytes(ahead, spec_path=label, name=path.name)
         moved = _unasked(old, kept, ahead, asked)
         if not moved and asked.prove:
@@ -135,7 +136,6 @@ def resolve(world: World, asked: Asked, open_engine: Opener) -> Resolved:
         elif not moved:
             proofs = _unproved(ground, exams, kept)
     lock = _assemble(ground, proofs)
-    check_stored_tokens(lock)
     return Resolved(
         path=path,
         lock=lock,

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base
+from qlock.core.base import Base, Count
 from qlock.core.digest import Digest, digest_of
 from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
@@ -44,6 +44,8 @@ class Weighed(Base, frozen=True, kw_only=True):
     pin: ModelPin
     template: str | UnsetType
     """The default chat template; unset where there is none, or no header was read."""
+    vocab_tokens: Count | UnsetType = UNSET
+    """How many tokens the vocabulary has; unset where the header does not say, or none was read."""
     vocabulary: Digest | UnsetType = UNSET
     """Of what ``flows.vocabularies`` keeps; unset where the weights are here, or no header was read."""
     paths: tuple[str, ...]
@@ -112,7 +114,13 @@ def outline(
         recipe=facts.recipe,
         file=files,
     )
-    return Weighed(pin=pin, template=facts.template, paths=(), missing=_missing(pin, facts))
+    return Weighed(
+        pin=pin,
+        template=facts.template,
+        vocab_tokens=facts.vocab_size,
+        paths=(),
+        missing=_missing(pin, facts),
+    )
 
 
 def is_header_of(header: Header, pin: ModelPin) -> bool:
@@ -147,11 +155,13 @@ def filled(world: World, found: Weighed, paths: tuple[Path, ...], *, rehash: boo
     except QlockError as error:
         raise error.within(here) from None
     tensors = pin.tensors_digest
+    facts = describe(*headers)
     return Weighed(
         pin=msgspec.structs.replace(
             pin, file=files, tensors_digest=_tensors(world, paths, headers) if tensors is UNSET else tensors
         ),
-        template=describe(*headers).template,
+        template=facts.template,
+        vocab_tokens=facts.vocab_size,
         paths=tuple(str(path) for path in paths),
         missing=_without_fetch(found.missing),
     )

@@ -95,19 +95,21 @@ def test_traces_have_lengths_of_their_own() -> None:
 
 
 def test_more_tokens_than_there_are_cannot_be_stored() -> None:
-    for tokens in (49_150, 49_151):
-        lock = stored(text="file:x", window_tokens=512, stored_tokens=tokens)
-        if tokens == 49_150:
-            check_stored_tokens(lock)
-            continue
-        for refuse in (identity, check_stored_tokens):
-            with pytest.raises(InputError) as caught:
-                refuse(lock)
-            assert str(caught.value) == (
-                "suite.distance: got `49151` as `stored_tokens`, expected at most `49150`"
-            )
-    unproved = replace(lock, point=tuple(replace(point, read_back=UNSET) for point in lock.point))
-    check_stored_tokens(unproved)
+    enough, too_many = (
+        stored(text="file:x", window_tokens=512, stored_tokens=tokens) for tokens in (49_150, 49_151)
+    )
+    known = {enough.suite[0].reference: 49_152}
+    check_stored_tokens(enough.suite, known)
+    assert identity(enough).kept_tokens == 49_150
+    said = "suite.distance: got `49151` as `stored_tokens`, expected at most `49150`"
+    with pytest.raises(InputError) as caught:
+        identity(too_many)
+    assert str(caught.value) == said
+    with pytest.raises(InputError) as caught:
+        check_stored_tokens(too_many.suite, known)
+    assert str(caught.value) == said
+    # Of another point's vocabulary nothing follows.
+    check_stored_tokens(too_many.suite, {"another": 3})
 
 
 OTHERS = {

@@ -40,9 +40,9 @@ def add_kld(project: Project, *, traces: bytes = b"", more: str = "") -> Project
     return project
 
 
-def stored(place: Path) -> Project:
+def stored(place: Path, *, tokens: int = 2) -> Project:
     """A project whose suite `distance` reads what the reference said from a file."""
-    project = add_kld(Project(place), more="stored = true\n")
+    project = add_kld(Project(place, tokens=tokens), more="stored = true\n")
     project.lock()
     project.script.loads.clear()
     project.script.references.clear()

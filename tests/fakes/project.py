@@ -58,14 +58,16 @@ windows = 3
 """
 
 
-def tiny_gguf(seed: int = 1, *, type_id: int = 0, template: str = TEMPLATE, **keys: int) -> bytes:
+def tiny_gguf(
+    seed: int = 1, *, type_id: int = 0, template: str = TEMPLATE, tokens: int = 2, **keys: int
+) -> bytes:
     """A whole GGUF of one tensor; ``keys`` are counts of the architecture, such as ``context_length``."""
     counts = {"context_length": 2048} | keys
     fields = [
         kv("general.architecture", STRING, "llama"),
         *(kv(f"llama.{key}", U32, count) for key, count in counts.items()),
         kv("tokenizer.ggml.model", STRING, "llama"),
-        array("tokenizer.ggml.tokens", STRING, ["a", "b"]),
+        array("tokenizer.ggml.tokens", STRING, [chr(ord("a") + token) for token in range(tokens)]),
         kv("tokenizer.chat_template", STRING, template),
         kv("general.sampling.temp", F32, 0.5),
     ]
@@ -109,9 +111,10 @@ class Project:
         place: An empty folder; the project lies in ``place/work``.
         name: Name of the project's folder.
         items: How many questions the exam has.
+        tokens: How many tokens the vocabulary of each model has.
     """
 
-    def __init__(self, place: Path, *, name: str = "work", items: int = 8) -> None:
+    def __init__(self, place: Path, *, name: str = "work", items: int = 8, tokens: int = 2) -> None:
         self.world: World = fake_world(place)
         self.path = place / name
         self.script = Script(place / "engine")
@@ -121,8 +124,8 @@ class Project:
         """What resolving told of itself."""
         self.told: list[str] = []
         """What the Hub and plain addresses announced."""
-        self.write("models/a.gguf", tiny_gguf(1))
-        self.write("models/b.gguf", tiny_gguf(2))
+        self.write("models/a.gguf", tiny_gguf(1, tokens=tokens))
+        self.write("models/b.gguf", tiny_gguf(2, tokens=tokens))
         self.write("tasks/digits.jsonl", items_jsonl(items))
         self.write("data/text.txt", b"The sea moved, the lamp turned, and a ship went by. " * 8)
         self.write_spec()

@@ -25,6 +25,7 @@ from qlock.flows.locks import read_lock_file
 from qlock.flows.run import Ran
 from qlock.world.interface import HeldError
 from tests.fakes.documents import a_digest
+from tests.fakes.engine import VOCAB_TOKENS
 from tests.fakes.kld import KLD, add_kld, kept, kept_paths, stored, written
 from tests.fakes.project import Project, refusal, sealed, tiny_gguf, undisturbed, wheres
 from tests.flows.test_traces import take
@@ -182,7 +183,8 @@ def test_what_is_there_needs_no_more_room(project: Project, monkeypatch: pytest.
     assert project.run(repeat_lock=True).state == "sealed"
 
 
-def test_the_likeliest_tokens_alone_take_less_room(project: Project) -> None:
+def test_the_likeliest_tokens_alone_take_less_room(tmp_path: Path) -> None:
+    project = stored(tmp_path, tokens=VOCAB_TOKENS)
     whole = distances(sealed(project))
     size = kept(project).stat().st_size
     add_kld(project, more=FEW).lock(upgrade=("distance",))
@@ -198,7 +200,7 @@ def test_the_likeliest_tokens_alone_take_less_room(project: Project) -> None:
 
 
 def test_traces_are_stored_too(tmp_path: Path) -> None:
-    project = add_kld(Project(tmp_path))
+    project = add_kld(Project(tmp_path, tokens=VOCAB_TOKENS))
     project.lock()
     sealed(project)
     data = take(project).output.read_bytes()
@@ -213,8 +215,10 @@ def test_traces_are_stored_too(tmp_path: Path) -> None:
 
 
 def test_more_tokens_than_there_are_are_refused_when_the_spec_is_resolved(tmp_path: Path) -> None:
-    project = add_kld(Project(tmp_path), more="stored = true\nstored_tokens = 257\n")
+    project = add_kld(Project(tmp_path, tokens=VOCAB_TOKENS), more="stored = true\nstored_tokens = 257\n")
+    opened = project.script.opened
     message, hint = refusal(project, InputError)
+    assert project.script.opened == opened
     assert message == "suite.distance: got `257` as `stored_tokens`, expected at most `256`"
     assert hint == "leave it out: then the whole vocabulary is stored"
     # Of traces no whole rows are stored.

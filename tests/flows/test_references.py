@@ -12,17 +12,19 @@ from qlock.core.comparison import Distances
 from qlock.core.differing import brief
 from qlock.core.distance import Distance
 from qlock.core.facts import ReadBack
-from qlock.core.lock import read_lock
+from qlock.core.lock import named, read_lock
 from qlock.core.plan import jobs
 from qlock.core.traces import write_traces
 from qlock.engines.interface import Contrasted, Done, KeptFile, Load
 from qlock.errors import AbsentError, EngineError, InputError
 from qlock.flows import check, diff
+from qlock.flows.references import vocab_tokens
 from qlock.flows.refusal import FindingsError
+from qlock.flows.weighing import Weighed
 from qlock.world.interface import Memory
 from tests.broken.make_gguf import STRING, U32, array, gguf, kv, tensor
 from tests.core.test_traces import a_header, a_trace
-from tests.fakes.documents import a_digest
+from tests.fakes.documents import a_digest, a_kld_lock
 from tests.fakes.engine import VOCAB_TOKENS, FakeEngine
 from tests.fakes.kld import KLD, add_kld
 from tests.fakes.project import Project, folder_of, refusal, sealed, tiny_gguf, undisturbed, wheres
@@ -160,6 +162,15 @@ class Silent(FakeEngine):
     def refer(self, reference: Load | KeptFile) -> ReadBack | None:
         super().refer(reference)
         return None
+
+
+def test_a_vocabulary_is_counted_by_its_header_or_as_it_was_read_back() -> None:
+    lock = a_kld_lock()
+    pin = lock.point[0]
+    model = Weighed(pin=named(lock.model, pin.model), template=UNSET, paths=(), missing=())
+    assert vocab_tokens([model], [pin]) == {pin.name: 49_152}
+    assert vocab_tokens([msgspec.structs.replace(model, vocab_tokens=9)], [pin]) == {pin.name: 9}
+    assert vocab_tokens([model], [msgspec.structs.replace(pin, read_back=UNSET)]) == {}
 
 
 def opens(project: Project, kind: type[FakeEngine]) -> None:
