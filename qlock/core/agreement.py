@@ -1,4 +1,4 @@
-"""Agreement: how many answers are the same, where others part, and which items changed their mark.
+"""Agreement: how many answers are the same, where others diverge, and which items changed their mark.
 
 Token ids are compared where both sides have one tokenizer, otherwise the text; nothing is rounded or normalized.
 Flips are for reading by people: both answers are shortened, made safe to show, and bounded in number.
@@ -48,7 +48,7 @@ _MOST_SLICES = 8
 
 
 class Quartiles(Base, frozen=True, kw_only=True, tag_field="kind", tag="quartiles"):
-    """Where answers part: positions of the first token that differs, from 0."""
+    """Where answers diverge: positions of the first token that differs, from 0."""
 
     n: Positive
     least: Count
@@ -59,7 +59,7 @@ class Quartiles(Base, frozen=True, kw_only=True, tag_field="kind", tag="quartile
 
 
 class Bucket(Base, frozen=True, kw_only=True):
-    """How many answers part in a stretch of positions: 0, 1, 2 to 3, 4 to 7, and so on."""
+    """How many answers diverge in a stretch of positions: 0, 1, 2 to 3, 4 to 7, and so on."""
 
     first: Count
     last: Count
@@ -79,7 +79,7 @@ class Flip(Base, frozen=True, kw_only=True):
     outcome_b: str
     ending_a: str
     ending_b: str
-    parts_at: Count | CannotTell
+    diverge_at: Count | CannotTell
     """First token that differs."""
     text_a: str
     """What was written, shortened, with every control character but line feeds written out."""
@@ -96,10 +96,10 @@ class Agreement(Base, frozen=True, kw_only=True, tag_field="kind", tag="agreemen
     """Pairs in which both sides wrote something."""
     equal: Count
     equal_share: Interval | CannotTell
-    parts_at: Quartiles | CannotTell
+    diverge_at: Quartiles | CannotTell
     """Over the answers that are not equal."""
     bucket: tuple[Bucket, ...]
-    """The same answers by where they part, without a gap from the first stretch to the last that occurs."""
+    """The same answers by where they diverge, without a gap from the first stretch to the last that occurs."""
     worse: Count
     """Pairs whose mark is lower on side B."""
     better: Count
@@ -123,7 +123,7 @@ def agreement(
         return CannotTell(why="no pair has a written answer on both sides")
     apart = [pair for pair in written if not is_equal(pair, same_tokenizer=same_tokenizer)]
     equal = len(written) - len(apart)
-    positions = [_parts_at(pair) for pair in apart] if same_tokenizer else []
+    positions = [_diverge_at(pair) for pair in apart] if same_tokenizer else []
     ordered = sorted(matched, key=lambda pair: not _lies_in(pair, first)) if first else matched
     worse = [pair for pair in ordered if _gain(pair) < 0]
     better = [pair for pair in ordered if _gain(pair) > 0]
@@ -132,7 +132,7 @@ def agreement(
         answers=len(written),
         equal=equal,
         equal_share=_equal_share(written, apart),
-        parts_at=_quartiles(positions) if same_tokenizer else CannotTell(why="the tokenizers differ"),
+        diverge_at=_quartiles(positions) if same_tokenizer else CannotTell(why="the tokenizers differ"),
         bucket=buckets(positions),
         worse=len(worse),
         better=len(better),
@@ -186,7 +186,7 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
     return min(len(a), len(b))
 
 
-def _parts_at(pair: Pair) -> int:
+def _diverge_at(pair: Pair) -> int:
     return first_difference(_answer(pair.a.row).tokens, _answer(pair.b.row).tokens)
 
 
@@ -254,7 +254,7 @@ def _flip(pair: Pair, *, same_tokenizer: bool) -> Flip:
         outcome_b=_told(pair.b.outcome),
         ending_a=_ending(pair.a),
         ending_b=_ending(pair.b),
-        parts_at=_parts_at(pair) if same_tokenizer else CannotTell(why="the tokenizers differ"),
+        diverge_at=_diverge_at(pair) if same_tokenizer else CannotTell(why="the tokenizers differ"),
         text_a=for_terminal(a.text, limit=TEXT_LIMIT),
         text_b=for_terminal(b.text, limit=TEXT_LIMIT),
         difference=part_differences(pair),

@@ -43,7 +43,7 @@ def agreed(a: str, b: str, *, same_tokenizer: bool = True) -> Agreement:
 def test_equal_answers_are_counted_by_their_tokens() -> None:
     found = agreed("rrrw", "rrww")
     assert (found.by, found.answers, found.equal, found.equal_share) == ("tokens", 4, 3, wilson(3, 4))
-    assert found.parts_at == Quartiles(n=1, least=2, lower=2, median=2, upper=2, most=2)
+    assert found.diverge_at == Quartiles(n=1, least=2, lower=2, median=2, upper=2, most=2)
     assert (found.worse, found.better) == (1, 0)
 
 
@@ -60,12 +60,12 @@ def test_equal_answers_to_one_item_are_no_independent_ones() -> None:
 
 def test_answers_of_two_tokenizers_are_compared_as_text() -> None:
     found = agreed("rw", "rr", same_tokenizer=False)
-    assert (found.by, found.equal, found.parts_at) == ("text", 1, CannotTell(why="the tokenizers differ"))
-    assert found.flip[0].parts_at == CannotTell(why="the tokenizers differ")
+    assert (found.by, found.equal, found.diverge_at) == ("text", 1, CannotTell(why="the tokenizers differ"))
+    assert found.flip[0].diverge_at == CannotTell(why="the tokenizers differ")
 
 
 def test_where_all_are_equal_nothing_parts() -> None:
-    assert agreed("rw", "rw").parts_at == CannotTell(why="all answers are equal")
+    assert agreed("rw", "rw").diverge_at == CannotTell(why="all answers are equal")
 
 
 def test_a_failed_reply_is_no_answer() -> None:
@@ -91,7 +91,7 @@ def test_flips_name_item_slices_marks_endings_and_both_answers() -> None:
             outcome_b="wrong: there is no answer",
             ending_a="eos",
             ending_b="budget",
-            parts_at=2,
+            diverge_at=2,
             text_a="The answer is 42.",
             text_b="The answer is b.",
             difference=(),
@@ -106,7 +106,7 @@ def test_flips_name_item_slices_marks_endings_and_both_answers() -> None:
             outcome_b="right",
             ending_a="eos",
             ending_b="eos",
-            parts_at=2,
+            diverge_at=2,
             text_a="The answer is w.",
             text_b="The answer is 42.",
             difference=(),
@@ -152,7 +152,7 @@ def test_several_replies_of_a_row_are_one_answer() -> None:
     both = replace(one, a=replace(one.a, row=replace(one.a.row, replies=turns)))
     found = agreement((both,), same_tokenizer=True)
     assert isinstance(found, Agreement)
-    assert (found.flip[0].text_a, found.flip[0].parts_at) == ("a\nb", 0)
+    assert (found.flip[0].text_a, found.flip[0].diverge_at) == ("a\nb", 0)
 
 
 def test_outcomes_are_told_in_words_that_are_safe_to_show() -> None:
@@ -182,11 +182,11 @@ def test_all_tokens_before_the_first_difference_are_equal(a: list[int], b: list[
 @given(st.text("rwubh", min_size=1, max_size=20), st.text("rwubh", min_size=1, max_size=20))
 def test_exchanging_the_sides_exchanges_worse_and_better(a: str, b: str) -> None:
     one, other = agreed(a, b), agreed(b, a)
-    assert (one.worse, one.better, one.equal, one.parts_at) == (
+    assert (one.worse, one.better, one.equal, one.diverge_at) == (
         other.better,
         other.worse,
         other.equal,
-        other.parts_at,
+        other.diverge_at,
     )
 
 

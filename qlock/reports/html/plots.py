@@ -1,4 +1,4 @@
-"""Drawings of one comparison: differences with their intervals and the noise, endings by side, where answers part.
+"""Drawings of one comparison: differences with their intervals and the noise, endings by side, where answers diverge.
 
 Does not live here: many points in one view (``rungs``), tables (``tables``).
 """
@@ -201,7 +201,7 @@ _ENDINGS: dict[Ending, str] = {
 
 
 def _positions(name: str, buckets: Sequence[Bucket]) -> Markup:
-    """How many answers part where."""
+    """How many answers diverge where."""
     most = max(bucket.answers for bucket in buckets)
     step = min((_RIGHT - _LEFT) / len(buckets), 56.0)
     every = -(-len(buckets) // 8)  # so many words fit side by side
@@ -218,7 +218,7 @@ def _positions(name: str, buckets: Sequence[Bucket]) -> Markup:
             parts.append(word(x + step / 2, 140, _from(bucket), anchor="middle", kind="muted"))
     parts.append(word(_RIGHT, 154, "first token that differs", anchor="end", kind="muted"))
     parts.append(line((_LEFT, 126), (_RIGHT, 126), "zero"))
-    title = f"Where answers part in {name}"
+    title = f"Where answers diverge in {name}"
     caption = "Answers that are not equal, by the position of the first token that differs."
     return figure(title, drawing(158, "; ".join([title, *told]), *parts), caption)
 

@@ -125,8 +125,10 @@ def _flip(flip: Flip) -> Markup:
         element("strong", text(flip.item + repeat)),
         element("span", text(" ".join(flip.slices)), class_="muted"),
     )
-    parts_at = (
-        "" if isinstance(flip.parts_at, CannotTell) else f"The first token that differs is {flip.parts_at}."
+    diverge_at = (
+        ""
+        if isinstance(flip.diverge_at, CannotTell)
+        else f"The first token that differs is {flip.diverge_at}."
     )
     sides = (
         _answer("A", flip.outcome_a, flip.ending_a, flip.text_a),
@@ -135,7 +137,7 @@ def _flip(flip: Flip) -> Markup:
     return element(
         "details",
         summary,
-        element("p", text(parts_at), class_="muted") if parts_at else Markup(""),
+        element("p", text(diverge_at), class_="muted") if diverge_at else Markup(""),
         _sentences(read_otherwise(flip)),
         element("div", *sides, class_="both"),
         class_="flip",

@@ -91,7 +91,7 @@ def agreement(comparison: Comparison) -> Part:
                         found.by,
                         f"{found.equal} ({equal})",
                         interval,
-                        _quartiles(found.parts_at),
+                        _quartiles(found.diverge_at),
                         str(found.worse),
                         str(found.better),
                     )
@@ -170,7 +170,7 @@ def _answer(text: str) -> str:
 
 
 def _flip(flip: Flip) -> Row:
-    parts_at = "-" if isinstance(flip.parts_at, CannotTell) else str(flip.parts_at)
+    diverge_at = "-" if isinstance(flip.diverge_at, CannotTell) else str(flip.diverge_at)
     repeat = "" if flip.repeat == 1 else f" (repeat {flip.repeat})"
     ends = (
         f", {ending}" if ending not in ("", "eos", "stop") else ""
@@ -180,7 +180,7 @@ def _flip(flip: Flip) -> Row:
     return (
         flip.item + repeat,
         ", ".join(flip.slices),
-        parts_at,
+        diverge_at,
         flip.outcome_a + end_a,
         _answer(flip.text_a),
         flip.outcome_b + end_b,

@@ -119,7 +119,7 @@ def test_drawings_say_in_words_what_they_show() -> None:
         "orders third=1: +5.3 points (-9.0 to +20.1 points); "
         "orders third=2: 0.0 points (-13.4 to +13.4 points)"
     )
-    assert labels[3] == ("Where answers part in orders; token 0: 1; token 1: 1; token 2–3: 13")
+    assert labels[3] == ("Where answers diverge in orders; token 0: 1; token 1: 1; token 2–3: 13")
 
 
 def test_every_flip_opens_to_both_texts() -> None:

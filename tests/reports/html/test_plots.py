@@ -28,7 +28,7 @@ def test_each_measure_suite_and_kind_has_its_drawing() -> None:
         "Differences in points",
         "Differences in nats a token",
         "Endings in orders",
-        "Where answers part in orders",
+        "Where answers diverge in orders",
     ]
 
 
