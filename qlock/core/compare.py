@@ -54,7 +54,7 @@ from qlock.core.noise import Floor
 from qlock.core.pairs import Pairing, pair
 from qlock.core.plan import jobs
 from qlock.core.recipe import RecipeRow
-from qlock.core.rules import MemoryAtMost, SpeedAtLeast
+from qlock.core.rules import slice_of, suite_of
 from qlock.core.scores import Levels, Score, against_noise, described, is_cost, score, withheld
 from qlock.core.sides import Side, device_of, engine_of, model_of, point_of, same_tokenizer, suites_of
 from qlock.core.slices import slices
@@ -258,8 +258,7 @@ def _distances(frame: _Frame, name: str) -> Distances | UnsetType:
 def _critical(frame: _Frame, suite: str) -> frozenset[str]:
     """Slices of a suite that have a gate of their own."""
     gates = (*frame.a.lock.gate, *frame.b.lock.gate)
-    of_slices = [gate for gate in gates if not isinstance(gate, SpeedAtLeast | MemoryAtMost)]
-    return frozenset(gate.slice for gate in of_slices if gate.suite == suite and gate.slice)
+    return frozenset(slice_of(gate) for gate in gates if suite_of(gate) == suite and slice_of(gate))
 
 
 def _score(

@@ -111,12 +111,15 @@ def suite_of(gate: GateSpec) -> str:
             return gate.suite
 
 
+def slice_of(gate: GateSpec) -> str:
+    """The slice that a gate looks at; empty where it looks at all items, or at none."""
+    match gate:
+        case MemoryAtMost() | SpeedAtLeast():
+            return ""
+        case _:
+            return gate.slice
+
+
 def place_of(gate: GateSpec) -> str:
     """What a gate looks at, in words: the suite, with the slice where it names one."""
-    match gate:
-        case MemoryAtMost():
-            return "the point"
-        case SpeedAtLeast(suite=suite):
-            return suite
-        case _:
-            return f"{gate.suite} {gate.slice}".strip()
+    return f"{suite_of(gate)} {slice_of(gate)}".strip() or "the point"

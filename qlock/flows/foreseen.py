@@ -24,11 +24,12 @@ from qlock.core.rules import (
     EndingShare,
     GateSpec,
     Kld,
-    MemoryAtMost,
     NoMoreErrors,
     NonInferior,
     ShareSpec,
     SpeedAtLeast,
+    slice_of,
+    suite_of,
 )
 from qlock.core.slices import slices_meant
 from qlock.core.stats import CannotTell
@@ -62,27 +63,32 @@ def items_too_few(lock: Lock, exams: Iterable[Exam]) -> tuple[str, ...]:
     counted: dict[str, Counter[str]] = {}
     found = []
     for gate in lock.gate:
-        if isinstance(gate, MemoryAtMost) or gate.suite not in by_name:
+        suite = suite_of(gate)
+        if suite not in by_name:
             continue
-        if gate.suite not in counted:
+        if suite not in counted:
             try:
-                counted[gate.suite] = _counted(by_name[gate.suite])
+                counted[suite] = _counted(by_name[suite])
             except InputError:
-                # A vocabulary may make a token more of a text than it has bytes; whether it is too short is told elsewhere.
-                if not isinstance(gate, Kld | SpeedAtLeast):
-                    raise
-                continue
-        found.append(_too_few(gate, counted[gate.suite], lock, by_name[gate.suite].pin))
+                match gate:
+                    case Kld() | SpeedAtLeast():
+                        # A vocabulary may make a token more of a text than it has bytes; whether it is too short is
+                        # told elsewhere.
+                        continue
+                    case _:
+                        raise
+        found.append(_too_few(gate, counted[suite], lock, by_name[suite].pin))
     return tuple(filter(None, dict.fromkeys(found)))
 
 
-def _too_few(gate: ShareSpec | Kld | SpeedAtLeast, counts: Counter[str], lock: Lock, suite: SuitePin) -> str:
+def _too_few(gate: GateSpec, counts: Counter[str], lock: Lock, suite: SuitePin) -> str:
     """The sentence about one gate; empty where there are items enough."""
     match gate:
         case SpeedAtLeast():
             return too_few_to_time(gate, counts[""] * suite.repeats, slots=_most_slots(lock, suite))
         case _:
-            meant = slices_meant(counts, gate.slice) if gate.slice else ("",)
+            wanted = slice_of(gate)
+            meant = slices_meant(counts, wanted) if wanted else ("",)
             return too_few(gate, sum(counts[name] for name in meant))
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from qlock.core.distance import floor_of
 from qlock.core.escape import for_message
-from qlock.core.rules import GateSpec, Kld, MemoryAtMost, ShareSpec, SpeedAtLeast, rule_of
+from qlock.core.rules import GateSpec, Kld, rule_of, slice_of, suite_of
 from qlock.core.slices import slices_meant
 from qlock.core.words import did_you_mean, listed
 from qlock.errors import InputError
@@ -31,30 +31,31 @@ def check_gates(gates: Iterable[GateSpec], exams: Iterable[Exam]) -> None:
     by_name = {exam.pin.name: exam for exam in exams}
     slices: dict[str, frozenset[str]] = {}
     for gate in gates:
-        if isinstance(gate, MemoryAtMost):
+        suite = suite_of(gate)
+        if not suite:
             continue
-        exam = by_name[gate.suite]
+        exam = by_name[suite]
         _check_rule(gate, exam)
-        if not isinstance(gate, SpeedAtLeast) and gate.slice:
-            if gate.suite not in slices:
-                slices[gate.suite] = _slices(exam)
-            _check_slice(gate, slices[gate.suite])
+        if slice_of(gate):
+            if suite not in slices:
+                slices[suite] = _slices(exam)
+            _check_slice(gate, slices[suite])
 
 
-def _check_rule(gate: ShareSpec | Kld | SpeedAtLeast, exam: Exam) -> None:
+def _check_rule(gate: GateSpec, exam: Exam) -> None:
     rules = suite_kind(exam.pin.kind).gates
     rule = rule_of(gate)
     if rule not in rules:
         known = f"one of: {', '.join(rules)}" if rules else "no gate"
         raise InputError(
             f"got `{rule}`, expected {known}: a suite of the kind `{exam.pin.kind}` cannot decide it"
-        ).within(f"gate.{gate.suite}.rule")
+        ).within(f"gate.{exam.pin.name}.rule")
     match gate:
         case Kld(margin_nats=margin) if margin < floor_of(exam.pin):
             raise InputError(
                 f"got `{margin:g}`, expected at least `{floor_of(exam.pin):g}`: "
                 "a smaller divergence cannot be told from 0 as this suite measures it"
-            ).within(f"gate.{gate.suite}.margin_nats")
+            ).within(f"gate.{exam.pin.name}.margin_nats")
         case _:
             pass
 
@@ -77,16 +78,17 @@ def _as_bytes(text: str) -> tuple[int, ...]:
     return tuple(text.encode())
 
 
-def _check_slice(gate: ShareSpec | Kld, known: frozenset[str]) -> None:
-    meant = slices_meant(known, gate.slice)
+def _check_slice(gate: GateSpec, known: frozenset[str]) -> None:
+    wanted = slice_of(gate)
+    meant = slices_meant(known, wanted)
     if len(meant) == 1:
         return
-    shown = for_message(gate.slice)
+    shown = for_message(wanted)
     if meant:
         message, hint = f"`{shown}` could be any of {listed(meant)}", "name the slice as NAME=VALUE"
     elif not known:
         message, hint = f"got `{shown}`, but the items have no slices", ""
     else:
         message = f"no item lies in the slice `{shown}`, expected one of: {listed(sorted(known))}"
-        hint = did_you_mean(gate.slice, sorted(known))
-    raise InputError(message, hint=hint).within(f"gate.{gate.suite}.slice")
+        hint = did_you_mean(wanted, sorted(known))
+    raise InputError(message, hint=hint).within(f"gate.{suite_of(gate)}.slice")

@@ -56,11 +56,12 @@ def judge(
         return undecided(rule, pairs)
     if withheld:
         return undecided(rule, withheld)
-    is_of_marks = isinstance(rule, NonInferior | NoMoreErrors)
-    lost = pairing.lost if is_of_marks else _unpaired(pairing)
-    every = len(pairing.scored if is_of_marks else pairing.matched) + lost
-    if lost > MOST_MISSING_SHARE * every:
-        which = "scored pair" if is_of_marks else "pair"
+    match rule:
+        case NonInferior() | NoMoreErrors():
+            lost, paired, which = pairing.lost, len(pairing.scored), "scored pair"
+        case EndingShare() | AgreementShare():
+            lost, paired, which = _unpaired(pairing), len(pairing.matched), "pair"
+    if lost > MOST_MISSING_SHARE * (paired + lost):
         return undecided(rule, f"more than {MOST_MISSING_SHARE:.0%} of the items are in no {which}")
     match rule:
         case NonInferior():
