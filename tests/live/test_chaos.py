@@ -29,17 +29,30 @@ def test_nothing_is_lost_or_measured_twice(start: Ground, tmp_path: Path, seed: 
     assert found.is_good, found
 
 
-@pytest.mark.parametrize("event", ["kill in the seal", "kill in the merge", "file size limit", "disk full"])
-def test_the_rare_moments(start: Ground, tmp_path: Path, event: str) -> None:
+@pytest.mark.parametrize(
+    ("event", "attempts"),
+    [
+        # These moments last some milliseconds and are seen from outside: a busy machine can look away for so long.
+        ("kill in the seal", 5),
+        ("kill in the merge", 5),
+        ("file size limit", 1),
+        ("disk full", 1),
+    ],
+)
+def test_the_rare_moments(start: Ground, tmp_path: Path, event: str, attempts: int) -> None:
     if event in DISK and (why := why_no_disk()):
         pytest.skip(why)
-    folder = tmp_path / "project"
+    assert any(has_struck(event, start, tmp_path / str(seed), seed) for seed in range(1, attempts + 1))
+
+
+def has_struck(event: str, start: Ground, folder: Path, seed: int) -> bool:
+    """Whether an event met its moment; whatever it met, the run is the same in the end."""
     shutil.copytree(start.folder, folder)
-    trial = Trial(folder=folder, chance=random.Random(1), elapsed_s=start.elapsed_s, slurm=None)
+    trial = Trial(folder=folder, chance=random.Random(seed), elapsed_s=start.elapsed_s, slurm=None)
     trial.events.append(event)
     with trial.disk:
         (LOCAL | DISK)[event](trial)
-        assert trial.struck == [event] or event.startswith("kill in the")
         trial.finish()
         assert qlock("merge", lock_of(folder)).returncode == 0
         assert answers_digest(run_of(folder)) == start.digest
+    return trial.struck == [event]
