@@ -1,4 +1,6 @@
-"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 (which some schedulers send first): held back while nothing could take them, then turned into one exception, once.
+"""Signals that end qlock: held back while nothing could take them, then turned into one exception, once.
+
+They are Ctrl-C, SIGTERM, SIGHUP, and SIGUSR1, which some schedulers send first.
 
 The first one unwinds the verb: an engine is ended, a record closed. Another that comes meanwhile must not stop what
 the first one set going, so none is heard while the exception of the first is being handled.

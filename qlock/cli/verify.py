@@ -25,7 +25,8 @@ _MOST_FAULTS = 50
 def verb(means: Means, /, *, run: Path, as_json: bool) -> Answer:
     """Hold a run against its seal.
 
-    Every sealed file is read again, and the grades are worked out anew; no engine and no model is needed. Prints the run's answers_digest, which two parties who ran the same lock compare.
+    Every sealed file is read again, and the grades are worked out anew; no engine and no model is needed. Prints the
+    run's answers_digest, which two parties who ran the same lock compare.
     """
     from qlock.flows.verify_run import verify_run
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from qlock.core.base import Base, Positive
 from qlock.core.effects import what_changes_output
 from qlock.core.lock import Lock, PointPin, SuitePin
-from qlock.core.plan import job_digest
+from qlock.core.plan import job_digest, job_name
 
 _ASKED_APART = ("name", "grade_version", "repeats")
 
@@ -54,7 +54,7 @@ def again(old: Lock, new: Lock) -> Again:
             if point.name not in suite.points:
                 continue
             for repeat in range(1, suite.repeats + 1):
-                name = f"{suite.name}.{point.name}.{repeat}"
+                name = job_name(suite.name, point.name, repeat)
                 version = known.get(_digest(new, point, suite, repeat))
                 if version is None:
                     measure.setdefault(_why(old, new, point, suite), []).append(name)

@@ -10,6 +10,7 @@ believes in and nobody applies.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -20,18 +21,27 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A frozen struct that refuses unknown fields."""
 
 
+NAME = "[A-Za-z0-9][A-Za-z0-9._+-]*"
+"""The letters of a name, as a pattern."""
+
 LONGEST_NAME = 80
 """Three of them are in the name of a record, ``SUITE.MODEL@SETTING.1000.jsonl``, and file systems take 255 bytes."""
 
 Name = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*\Z",
+        pattern=rf"^{NAME}\Z",
         max_length=LONGEST_NAME,
         description="a name of ASCII letters, digits and `._+-` that starts with a letter or digit",
     ),
 ]
 """A name that people give to a model, setting or suite; safe in file names and in ``RUN:POINT``."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a model, setting or suite may be called so."""
+    return len(text) <= LONGEST_NAME and re.fullmatch(NAME, text) is not None
+
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]

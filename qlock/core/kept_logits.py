@@ -2,9 +2,10 @@
 
 All little-endian and without alignment: ``_logits_``; window, vocabulary and number of windows (int32); the token ids
 of every window (int32; llama.cpp writes them as they stand in the text, also where BOS takes the place of the first one
-when they are decoded, and qlock as they are asked). Then a row for each scored token: a step and the lowest log-probability (float32), and for each token of the
-vocabulary how many steps it lies above the lowest (uint16, one more of 0 where the vocabulary is odd). Scored is the
-last half of a window: the predictions made at token ``window // 2`` and after it.
+when they are decoded, and qlock as they are asked). Then a row for each scored token: a step and the lowest
+log-probability (float32), and for each token of the vocabulary how many steps it lies above the lowest (uint16, one more
+of 0 where the vocabulary is odd). Scored is the last half of a window: the predictions made at token ``window // 2`` and
+after it.
 
 Whatever lies more than 16 nats below the likeliest token is kept as if it lay 16 below. So a divergence near 0 is off by
 some 5e-5 nats, and one of that size says nothing; of a large one, and of the reference's own costs, the third or fourth

@@ -32,7 +32,6 @@ from qlock.core.exchange import (
 )
 from qlock.core.kld_tokens import (
     CHANGES,
-    LARGEST_MEAN,
     NEVER_BELOW_0,
     SHARES,
     Estimate,
@@ -44,14 +43,11 @@ from qlock.core.kld_tokens import (
     root,
     tokens_of,
 )
+from qlock.core.perplexity import LARGEST_MEAN_NATS, LARGEST_NATS
 from qlock.core.stats import CannotTell
 
 if TYPE_CHECKING:
     from qlock.core.kld_tokens import Floats
-
-
-LARGEST_NATS = 1e6
-"""Of one token; float32 logits of a working model give under 200, and squares must stay finite."""
 
 
 class Kld(Base, frozen=True, kw_only=True):
@@ -107,8 +103,8 @@ def kld_of(outcomes: Iterable[Outcome], names: Sequence[str] = ()) -> Kld | Cann
         if not largest <= LARGEST_NATS:
             return CannotTell(why=f"got `{largest}` for a token, expected at most `{LARGEST_NATS:g}` nats")
     cost = max(float(tokens.nats.mean()), float(tokens.reference_nats.mean()))
-    if cost > LARGEST_MEAN:
-        return CannotTell(why=f"got a mean cost of `{cost}` nats, expected at most `{LARGEST_MEAN}`")
+    if cost > LARGEST_MEAN_NATS:
+        return CannotTell(why=f"got a mean cost of `{cost}` nats, expected at most `{LARGEST_MEAN_NATS}`")
     slack = [nats for item in items for nats in item.kld_slack_nats]
     for nats in slack:
         if not 0 <= nats <= LARGEST_NATS:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from qlock.core import stats
 from qlock.core.base import Base, Finite
 from qlock.core.exchange import Divergence, Outcome
+from qlock.core.perplexity import LARGEST_MEAN_NATS
 from qlock.core.stats import CannotTell, Interval
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ NEVER_BELOW_0: Range = (0.0, math.inf)
 SHARES: Range = (0.0, 1.0)
 CHANGES: Range = (-1.0, 1.0)
 """Of shares."""
-
-LARGEST_MEAN = 300.0
-"""Nats; beyond it a perplexity would leave what a float can hold."""
 
 
 class Measured(NamedTuple):
@@ -180,7 +178,7 @@ def exponential(exponent: Estimate) -> Estimate:
         case CannotTell():
             pass
     match interval:
-        case Interval(low=low, high=high, standard_error=float(spread)) if high < 2 * LARGEST_MEAN:
+        case Interval(low=low, high=high, standard_error=float(spread)) if high < 2 * LARGEST_MEAN_NATS:
             interval = replace(
                 interval,
                 point=value,

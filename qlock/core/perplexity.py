@@ -25,7 +25,10 @@ from qlock.core.exchange import (
 )
 from qlock.core.stats import CannotTell, Interval
 
-_LARGEST_MEAN = 300.0  # nats; beyond it the perplexity and its error would leave what a float can hold
+LARGEST_NATS = 1e6
+"""Of one token; float32 logits of a working model give under 200, and squares must stay finite."""
+LARGEST_MEAN_NATS = 300.0
+"""Beyond it a perplexity and its error would leave what a float can hold."""
 _MOST_NATS = 700.0  # exp of more is no number
 
 
@@ -99,8 +102,8 @@ def perplexity_of(outcomes: Iterable[Outcome]) -> Perplexity | CannotTell:
     if count == 0:
         return CannotTell(why="no token was scored")
     mean = math.fsum(window.nats_sum for window in windows) / count
-    if mean > _LARGEST_MEAN:
-        return CannotTell(why=f"got a mean cost of `{mean}` nats, expected at most `{_LARGEST_MEAN}`")
+    if mean > LARGEST_MEAN_NATS:
+        return CannotTell(why=f"got a mean cost of `{mean}` nats, expected at most `{LARGEST_MEAN_NATS}`")
     perplexity = math.exp(mean)
     return Perplexity(
         perplexity=perplexity,

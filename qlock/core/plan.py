@@ -43,6 +43,11 @@ class Job(Base, frozen=True, kw_only=True):
         return slice(None) if self.part is UNSET else slice(self.part.start, self.part.stop)
 
 
+def job_name(suite: str, point: str, repeat: int) -> str:
+    """What the job of a suite at a point is called in a repeat, counted from 1."""
+    return f"{suite}.{point}.{repeat}"
+
+
 def jobs(lock: Lock) -> tuple[Job, ...]:
     """Every job of a lock, point by point, so that each model is loaded once."""
     found = []
@@ -53,7 +58,7 @@ def jobs(lock: Lock) -> tuple[Job, ...]:
             prompts, ground = prompts_of(point, suite.name), _ground(lock, point, suite)
             found += [
                 Job(
-                    name=f"{suite.name}.{point.name}.{repeat}",
+                    name=job_name(suite.name, point.name, repeat),
                     digest=_digest(ground, repeat),
                     point=point.name,
                     suite=suite.name,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from qlock.core.base import Base, Day, Finite, Name, Positive, Share, refuse_no_day
+from qlock.core.base import NAME, Base, Day, Finite, Name, Positive, Share, refuse_no_day
 from qlock.core.canon import check_version, read_toml_table, to_struct
 from qlock.core.digest import digest_of
 from qlock.core.environment import refuse_variables
@@ -30,7 +30,7 @@ Thinking = Literal["template-default", "on", "off"]
 PointName = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*@[A-Za-z0-9][A-Za-z0-9._+-]*\Z",
+        pattern=rf"^{NAME}@{NAME}\Z",
         description="a point `MODEL@SETTING`",
     ),
 ]

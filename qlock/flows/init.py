@@ -6,17 +6,15 @@ Does not live here: what the keys mean exactly (``core.spec`` and each suite's `
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import msgspec
 
+from qlock.core.base import is_name
 from qlock.core.escape import for_message
 from qlock.errors import AbsentError, InputError, UsageError
 from qlock.flows.writing import write_file
 from qlock.world.interface import World
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
 STARTER = """\
 # What you want measured. `qlock resolve specs/{name}.toml` makes it exact, as a lock for this machine; `qlock run` on
@@ -137,11 +135,11 @@ def init(world: World, name: str) -> Started:
         InputError: The spec is there already.
         AbsentError: A file or folder cannot be written.
     """
-    if name and not _NAME.fullmatch(name):
+    if name and not is_name(name):
         raise UsageError(
             f"got the name `{for_message(name)}`, expected letters, digits and `._+-` that start with a letter or digit"
         )
-    chosen = name or (world.cwd.name if _NAME.fullmatch(world.cwd.name) else "first")
+    chosen = name or (world.cwd.name if is_name(world.cwd.name) else "first")
     spec, items, models = (
         world.cwd / place for place in (f"specs/{chosen}.toml", "tasks/own.jsonl", "models")
     )

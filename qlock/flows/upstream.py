@@ -14,7 +14,7 @@ from qlock.core.base import Base
 from qlock.core.escape import for_message
 from qlock.core.facts import ModelFile
 from qlock.core.gguf import Header
-from qlock.core.lock import Lock, ModelPin
+from qlock.core.lock import Lock, ModelPin, SuiteFile
 from qlock.core.recipe import RecipeDifference, recipe_difference
 from qlock.core.source import HubSource, parse_source
 from qlock.core.spec import ModelSpec
@@ -36,7 +36,7 @@ class _Held(Base, frozen=True, kw_only=True):
 
     name: str
     commit: str
-    files: tuple[ModelFile, ...]
+    files: tuple[ModelFile | SuiteFile, ...]
     model: ModelPin | UnsetType = UNSET
 
 
@@ -88,7 +88,7 @@ class Upstream:
         self._world = world
         self._left = 0 if is_offline(world.environment) else MOST_TOLD
 
-    def why_absent(self, model: ModelPin, file: ModelFile) -> str:
+    def why_absent(self, model: ModelPin, file: ModelFile | SuiteFile) -> str:
         """Whether a file that is not here can still be fetched; empty where it can, or nobody knows."""
         match self._source(model):
             case HubSource() as source:
@@ -102,7 +102,7 @@ class Upstream:
                 pass
         return ""
 
-    def why_changed(self, model: ModelPin, file: ModelFile) -> str:
+    def why_changed(self, model: ModelPin, file: ModelFile | SuiteFile) -> str:
         """Which commit upstream changed a file, and what in it; empty where nobody knows."""
         match self._source(model):
             case HubSource() as source:
@@ -120,7 +120,7 @@ class Upstream:
                 return None
 
 
-def change_of(world: World, model: ModelPin, source: HubSource, file: ModelFile) -> str:
+def change_of(world: World, model: ModelPin, source: HubSource, file: ModelFile | SuiteFile) -> str:
     """``upstream commit … changed it: template differs; …``, or why there is nothing to say."""
     try:
         change = world.hub.changed_since(
@@ -198,8 +198,7 @@ def _pins(lock: Lock) -> Iterator[tuple[str, _Held]]:
         yield pin.requested, _Held(name=pin.name, commit=pin.revision, files=pin.file, model=pin)
     for suite in lock.suite:
         for file in suite.file:
-            data = ModelFile(name=file.name, role="weights", size_bytes=file.size_bytes, sha256=file.sha256)
-            yield file.requested, _Held(name=suite.name, commit=file.revision, files=(data,))
+            yield file.requested, _Held(name=suite.name, commit=file.revision, files=(file,))
 
 
 def _head(world: World, branch: _Branch) -> str | Missing:
@@ -247,7 +246,7 @@ def _vanished(world: World, branch: _Branch, held: _Held) -> Iterator[str]:
         yield f"{error.message}; files that are here and as locked can still be run"
 
 
-def _is_same(file: ModelFile, now: dict[str, HubFile]) -> bool:
+def _is_same(file: ModelFile | SuiteFile, now: dict[str, HubFile]) -> bool:
     """Whether a pinned file is the same upstream; where the Hub publishes no digest, its size has to do."""
     found = now.get(file.name)
     if found is None or found.size_bytes != file.size_bytes:

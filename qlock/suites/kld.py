@@ -30,7 +30,7 @@ from qlock.core.exchange import (
     Ungraded,
 )
 from qlock.core.kept_logits import LEAST_NATS
-from qlock.core.kld import LARGEST_NATS
+from qlock.core.perplexity import LARGEST_NATS
 from qlock.core.rules import Rule
 from qlock.core.token_kinds import token_kinds
 from qlock.core.traces import read_traces

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from qlock.core.base import Base, Positive, Token
 from qlock.core.exchange import Called, Completed, Diverged, Failed, Nats, Outcome, Score, Scored, Ungraded
+from qlock.core.perplexity import LARGEST_NATS
 from qlock.core.rules import Rule
 from qlock.core.windows import DEFAULT_WINDOW_TOKENS, score_from, window_name, windows
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf, Trial
@@ -25,8 +26,6 @@ GRADE_VERSION = 1
 SOURCES = ("text",)
 GATES: tuple[Rule, ...] = ("speed-at-least",)
 """Nothing is right or wrong, and nothing is written."""
-
-_LARGEST_COST = 1e6  # nats; float32 logits of a working model give under 200, and squares must stay finite
 
 
 class Params(Base, frozen=True, kw_only=True):
@@ -84,7 +83,7 @@ def grade(item: Item, answer: Answer, params: Params) -> Outcome:  # noqa: ARG00
     if len(nats) != expected:
         return Ungraded(why=f"got {len(nats)} scored tokens, expected {expected}")
     for position, cost in enumerate(nats):
-        if not 0 <= cost <= _LARGEST_COST:  # NaN fails both
+        if not 0 <= cost <= LARGEST_NATS:  # NaN fails both
             return Ungraded(
                 why=f"scored token {position}: got `{cost}` nats, expected a number of at least 0"
             )

@@ -21,6 +21,7 @@ from qlock.core.base import (
     Name,
     Positive,
     Share,
+    is_name,
     refuse_no_day,
     wrong_slice,
 )
@@ -59,6 +60,15 @@ def test_ranges(kind: Any, good: list[Any], bad: list[Any]) -> None:
     for value in bad:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(value, kind)
+
+
+@given(st.text(max_size=6) | NAMES | NAMES.map(lambda name: f"{name}\n"))
+def test_a_name_is_what_can_be_read_as_one(text: str) -> None:
+    try:
+        is_read = msgspec.convert(text, Name) == text
+    except msgspec.ValidationError:
+        is_read = False
+    assert is_name(text) == is_read
 
 
 def test_a_record_of_the_longest_names_can_be_a_file(tmp_path: Path) -> None:

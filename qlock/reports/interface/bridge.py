@@ -11,11 +11,10 @@ from msgspec import UnsetType
 
 from qlock.core.bridge import Bridge, Span
 from qlock.core.comparison import Comparison
-from qlock.core.stats import CannotTell
-from qlock.core.units import count_text, share_percent
+from qlock.core.units import count_text
 from qlock.reports.interface.ladder import level_text, measure_text
 from qlock.reports.interface.part import Part, Row
-from qlock.reports.interface.words import difference
+from qlock.reports.interface.words import difference, share_text
 
 DESCRIBES = "a description: no step is tested, and no verdict and no gate rests on it"
 
@@ -68,14 +67,10 @@ def _rows(comparison: Comparison, span: Span) -> Iterator[Row]:
             f"{stop.device} ({side})",
             level_text(span.measure, stop.level),
             change,
-            _share(stop.equal_share),
-            _share(stop.unfinished_share),
+            share_text(stop.equal_share),
+            share_text(stop.unfinished_share),
             what,
         )
-
-
-def _share(share: float | CannotTell) -> str:
-    return "-" if isinstance(share, CannotTell) else share_percent(share)
 
 
 def _remark(span: Span) -> str:

@@ -28,7 +28,7 @@ from qlock.core.stats import CannotTell, Interval, PairsNeeded
 from qlock.core.units import bytes_text, count_text, share_percent, share_points
 from qlock.reports.interface.distance import nats_text
 from qlock.reports.interface.part import Part, Row
-from qlock.reports.interface.words import interval_text
+from qlock.reports.interface.words import interval_text, size_text
 
 
 def gates(comparison: Comparison) -> Part:
@@ -102,7 +102,7 @@ def seen(gate: Gate) -> str:
             )
         case MemorySeen(of=of, a_bytes=a, b_bytes=b):
             where = " on the cards" if of == "gpu" else ""
-            return f"{_bytes(b)}{where}; A {_bytes(a)}"
+            return f"{size_text(b)}{where}; A {size_text(a)}"
         case PairsSeen() as pairs:
             return _pairs(gate.asked, pairs)
 
@@ -137,10 +137,6 @@ def _nats(found: Interval | CannotTell) -> str:
             return f" ({nats_text(low)} to {nats_text(high)})"
         case CannotTell():
             return ""
-
-
-def _bytes(size: int | CannotTell) -> str:
-    return "unknown" if isinstance(size, CannotTell) else bytes_text(size)
 
 
 def _difference(found: Interval | CannotTell) -> str:

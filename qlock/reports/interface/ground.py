@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from qlock.core.comparison import Comparison
 from qlock.core.differing import brief
-from qlock.core.stats import CannotTell
 from qlock.core.units import bytes_text
 from qlock.reports.interface.part import Part
+from qlock.reports.interface.words import size_text
 
 
 def sides(comparison: Comparison) -> Part:
@@ -48,14 +48,10 @@ def recipes(comparison: Comparison) -> Part:
         sentences=(sentence,),
         columns=("type", "tensors A", "bytes A", "tensors B", "bytes B"),
         rows=tuple(
-            (row.type, str(row.tensors_a), _bytes(row.bytes_a), str(row.tensors_b), _bytes(row.bytes_b))
+            (row.type, str(row.tensors_a), size_text(row.bytes_a), str(row.tensors_b), size_text(row.bytes_b))
             for row in found.row
         ),
     )
-
-
-def _bytes(size: int | CannotTell) -> str:
-    return bytes_text(size) if isinstance(size, int) else "unknown"
 
 
 def differences(comparison: Comparison) -> Part:

@@ -16,11 +16,11 @@ from qlock.core.stats import CannotTell, Interval
 from qlock.core.units import bytes_text, count_text, share_percent
 from qlock.reports.interface.distance import LOWER_BOUNDS, nats_text
 from qlock.reports.interface.part import Part
-from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level
+from qlock.reports.interface.words import MEASURES, VERDICTS, difference, interval_text, level, share_text
 
 READ_OFF = (
-    "in brackets: 95 % intervals; change is to the reference, bits are per weight; points are tested against their reference alone, never against "
-    "one another; the front and the best are read off the levels"
+    "in brackets: 95 % intervals; change is to the reference, bits are per weight; points are tested against their "
+    "reference alone, never against one another; the front and the best are read off the levels"
 )
 FASTER = "tokens/s: of the time in which the engine was there to answer, prompts included; each run as it was measured"
 
@@ -140,9 +140,9 @@ def _change(mark: Mark) -> str:
 
 
 def _answers(marks: _Marks) -> Iterator[_Column]:
-    yield "unfinished", [_share(mark.unfinished_share) for _, mark in marks]
-    yield "loops", [_share(mark.loop_share) for _, mark in marks]
-    yield "equal", [_share(mark.equal_share) for _, mark in marks]
+    yield "unfinished", [share_text(mark.unfinished_share) for _, mark in marks]
+    yield "loops", [share_text(mark.loop_share) for _, mark in marks]
+    yield "equal", [share_text(mark.equal_share) for _, mark in marks]
 
 
 def _distances(found: Ladder, suite: str, marks: _Marks) -> Iterator[_Column]:
@@ -178,10 +178,6 @@ def _costs(marks: _Marks) -> Iterator[_Column]:
 
 def _known(value: float | CannotTell, shape: str, otherwise: str) -> str:
     return otherwise if isinstance(value, CannotTell) else shape.format(value)
-
-
-def _share(share: float | CannotTell) -> str:
-    return "-" if isinstance(share, CannotTell) else share_percent(share)
 
 
 def _best(found: Ladder, best: Best) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from qlock.core.scores import Measure, Verdict, is_cost
 from qlock.core.stats import CannotTell, Interval, LargeSample, PairedTest
-from qlock.core.units import share_percent, share_points
+from qlock.core.units import bytes_text, share_percent, share_points
 
 VERDICTS: dict[Verdict, str] = {
     "b-better": "B is better",
@@ -49,6 +49,24 @@ def difference(measure: Measure, value: float) -> str:
 def _digits(measure: Measure) -> int:
     """As llama-perplexity prints them."""
     return 6 if measure == "kld" else 4
+
+
+def share_text(share: float | CannotTell) -> str:
+    """A share in percent; a dash where there is none."""
+    match share:
+        case CannotTell():
+            return "-"
+        case _:
+            return share_percent(share)
+
+
+def size_text(size: int | CannotTell) -> str:
+    """A size in its unit; ``unknown`` where it is not known."""
+    match size:
+        case CannotTell():
+            return "unknown"
+        case _:
+            return bytes_text(size)
 
 
 def interval_text(measure: Measure, found: Interval | CannotTell, *, signed: bool = True) -> str:

@@ -2,7 +2,15 @@ import pytest
 
 from qlock.core.scores import Measure
 from qlock.core.stats import CannotTell, Interval, LargeSample, PairedTest
-from qlock.reports.interface.words import difference, interval_text, level, p_of, p_text
+from qlock.reports.interface.words import (
+    difference,
+    interval_text,
+    level,
+    p_of,
+    p_text,
+    share_text,
+    size_text,
+)
 
 
 def an_interval(low: float, high: float) -> Interval:
@@ -58,3 +66,12 @@ def test_a_p_value_has_four_digits(p_value: float, text: str) -> None:
 
 def test_no_p_value_is_a_dash() -> None:
     assert (p_of(CannotTell(why="")), p_text(CannotTell(why=""))) == ("-", "-")
+
+
+def test_what_is_not_known_has_no_number() -> None:
+    assert (share_text(0.125), share_text(CannotTell(why="no"))) == ("12.5 %", "-")
+    assert (size_text(0), size_text(1_500_000), size_text(CannotTell(why="no"))) == (
+        "0 B",
+        "1.5 MB",
+        "unknown",
+    )
