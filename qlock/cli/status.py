@@ -29,7 +29,8 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
 
     RUN is the folder of a run, or its lock.
 
-    By what lies in the run's folder, and by Slurm where the tasks were queued. Exit code 5 while any is not done.
+    By what lies in the run's folder, and by Slurm where the tasks were queued: `done`, `running`, `queued`, `failed`,
+    `open` where it never was queued, and `unknown` where Slurm cannot be asked. Exit code 5 while any is not done.
     """
     from qlock.flows.status import status
 

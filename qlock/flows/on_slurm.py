@@ -21,7 +21,7 @@ from qlock.core.spec import Spec
 from qlock.errors import AbsentError
 from qlock.flows.layout import resolving_folder
 from qlock.flows.resolve import read_spec_file
-from qlock.flows.submissions import last_error, next_number
+from qlock.flows.submissions import hand_over, last_error, next_number
 from qlock.world.interface import Missing, SlurmTask, World
 
 _MOST_SAID_BYTES = 1 << 24
@@ -97,10 +97,9 @@ def queue_resolve(world: World, asked: Asked) -> tuple[Queued, bool]:
     except OSError as error:
         raise AbsentError(f"cannot make the folder `{folder}`: {error.strerror}") from error
     path = folder / f"{number}.sbatch"
-    world.files.write_atomic(path, script.encode())
     queued = Queued(
         number=number,
-        job=world.slurm.submit(path),
+        job=hand_over(world, path, script),
         submitted_utc=world.clock.now().isoformat(timespec="seconds"),
         command=_command(asked),
     )

@@ -8,6 +8,7 @@ Does not live here: handing anything to Slurm (``flows.submit``).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from qlock.core.canon import from_json, json_bytes
 from qlock.core.tasks import Task
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.tasks import Place, planned
-from qlock.world.interface import SlurmTask
+from qlock.world.interface import SlurmTask, UndoneError, World
 
 FOLDER = "slurm"
 _LOG_BYTES = 1 << 16
@@ -55,6 +56,25 @@ def next_number(scripts: Path) -> int:
     """Of the next script in a folder of them; one without a job (a kill in between) keeps its number."""
     names = [path.stem for path in scripts.glob("[0-9]*.sbatch")]
     return max((int(name) for name in names if name.isdigit()), default=0) + 1
+
+
+def hand_over(world: World, path: Path, script: str) -> str:
+    """Write a script into a folder that is there, and queue it; gives the number of the job.
+
+    A script that surely was not queued leaves nothing behind. One that may have been keeps its place, so that no other
+    job is ever told to write beside what that one says.
+
+    Raises:
+        AbsentError: Slurm does not take it, or the disk.
+    """
+    world.files.write_atomic(path, script.encode())
+    try:
+        return world.slurm.submit(path)
+    except UndoneError:
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()  # where nothing else was ever queued
+        raise
 
 
 def write_submission(folder: RunFolder, submission: Submission) -> None:

@@ -29,6 +29,7 @@ from qlock.flows.submissions import (
     FOLDER,
     Submission,
     by_task,
+    hand_over,
     next_number,
     script_path,
     submissions,
@@ -150,8 +151,7 @@ def _let_go(world: World, folder: RunFolder, before: tuple[Submission, ...], tod
 
 def _submitted(world: World, folder: RunFolder, array: QueuedArray) -> QueuedArray:
     """Hand one array over, and keep that it was."""
-    folder.write(f"{FOLDER}/{array.path.name}", array.script.encode())
-    job = world.slurm.submit(array.path)
+    job = hand_over(world, array.path, array.script)
     write_submission(
         folder,
         Submission(

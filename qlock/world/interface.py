@@ -5,9 +5,7 @@ on, each with the method names below. ``world.real`` puts them into a ``World``;
 other ones there. A ``World`` is built once, in ``cli.main``, and passed as an argument.
 
 Whatever these methods raise is a ``QlockError``: ``AbsentError`` when something is not there or the machine
-refuses, ``InputError`` when what is there is not what it should be.
-
-Does not live here: any effect.
+refuses, ``InputError`` when what is there is not what it should be. Does not live here: any effect.
 """
 
 from __future__ import annotations
@@ -31,6 +29,10 @@ RepositoryKind = Literal["model", "dataset"]
 
 class HeldError(AbsentError):
     """Another process holds a folder, or might; whoever can wait may ask again."""
+
+
+class UndoneError(AbsentError):
+    """A tool said no, or is not here: nothing was done."""
 
 
 class Missing(Base, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from qlock.errors import AbsentError
-from qlock.world.interface import Missing, SlurmTask
+from qlock.world.interface import Missing, SlurmTask, UndoneError
 from qlock.world.process import ToolEnded, call_tool
 
 _LIMIT_S = 60.0
@@ -32,6 +32,8 @@ _ARRAY_LIMIT = re.compile(r"^MaxArraySize\s*=\s*([0-9]{1,9})\s*$", re.MULTILINE)
 _NO_SLURM = "type it where Slurm's tools work, such as on the cluster's login node"
 _UNCONFIGURED = re.compile(r"\bfatal: (.*\bconfiguration (?:source|file)\b.*)")
 """The last of several lines, of which the first ones say nothing to people: Slurm is installed and belongs to no cluster."""
+_UNCLEAR = re.compile(r"timed? ?out|zero bytes", re.IGNORECASE)
+"""Of the controller that may have done what it was asked for, and only its answer did not come."""
 _LEFT = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
 
 
@@ -52,7 +54,8 @@ class RealSlurm:
         """Queue a batch script; gives the number of the job.
 
         Raises:
-            AbsentError: Slurm does not take it.
+            UndoneError: Slurm does not take it.
+            AbsentError: It gave no clear answer, and may have taken it.
         """
         done = self._call("sbatch", "--parsable", str(script))
         match = _JOB.match(done.out.strip())
@@ -112,15 +115,16 @@ class RealSlurm:
     def _call(self, *argv: str) -> ToolEnded:
         tool = argv[0]
         if shutil.which(tool, path=self._env.get("PATH", "")) is None:
-            raise AbsentError(f"Slurm is not here: `{tool}` is not on the PATH", hint=_NO_SLURM)
+            raise UndoneError(f"Slurm is not here: `{tool}` is not on the PATH", hint=_NO_SLURM)
         done = call_tool(argv, env=self._env, limit_s=_LIMIT_S)
         if done.code == 0:
             return done
         unconfigured = _UNCONFIGURED.search(done.err)
         if unconfigured is not None:
-            raise AbsentError(f"Slurm is not here: {tool}: {unconfigured[1]}", hint=_NO_SLURM)
+            raise UndoneError(f"Slurm is not here: {tool}: {unconfigured[1]}", hint=_NO_SLURM)
         words = _first(done.err) or f"exit code {done.code}"
-        raise AbsentError(f"{tool}: {words.removeprefix(f'{tool}: ').removeprefix('error: ')}")
+        kind = AbsentError if _UNCLEAR.search(done.err) else UndoneError
+        raise kind(f"{tool}: {words.removeprefix(f'{tool}: ').removeprefix('error: ')}")
 
 
 def _first(text: str) -> str:

@@ -17,7 +17,7 @@ from qlock.flows.on_slurm import (
     resolve_script,
     wait_for,
 )
-from qlock.world.interface import Missing, SlurmTask
+from qlock.world.interface import Missing, SlurmTask, UndoneError
 from tests.fakes.project import Project
 from tests.fakes.world import ScriptedSlurm
 
@@ -85,6 +85,19 @@ def refused(call: Callable[[], object], kind: type[QlockError] = AbsentError) ->
 def write(project: Project, **files: str) -> None:
     for suffix, text in files.items():
         (folder(project) / f"1.{suffix}").write_text(text)
+
+
+def test_a_script_that_slurm_did_not_take_is_not_left_behind(
+    project: Project, slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no(script: Path) -> str:
+        raise UndoneError(f"sbatch: `{script.name}`: invalid partition")
+
+    monkeypatch.setattr(slurm, "submit", no)
+    assert refused(lambda: queue_resolve(project.world, order(project)))[0] == (
+        "sbatch: `1.sbatch`: invalid partition"
+    )
+    assert not folder(project).exists()
 
 
 def test_the_script_has_the_wishes_of_the_table_and_keeps_how_it_ended(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from qlock.errors import AbsentError
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.submissions import (
     Submission,
     by_task,
+    hand_over,
     last_error,
     last_words,
     next_number,
@@ -17,8 +20,8 @@ from qlock.flows.submissions import (
     submissions,
     write_submission,
 )
-from qlock.world.interface import SlurmTask
-from tests.fakes.world import fake_world
+from qlock.world.interface import SlurmTask, UndoneError
+from tests.fakes.world import ScriptedSlurm, fake_world
 
 
 def submission(number: int, job: str, **tasks: int) -> Submission:
@@ -39,6 +42,43 @@ def test_they_are_read_back_in_their_order(folder: RunFolder) -> None:
         write_submission(folder, submission(number, str(number), a=0))
     assert [one.number for one in submissions(folder)] == [1, 2, 10]
     assert next_number(folder.path / "slurm") == 11
+
+
+class Refusing(ScriptedSlurm):
+    """Stands for Slurm that takes no job."""
+
+    def __init__(self, error: AbsentError) -> None:
+        super().__init__()
+        self.error = error
+
+    def submit(self, script: Path) -> str:
+        super().submit(script)
+        raise self.error
+
+
+def test_a_script_that_was_not_queued_leaves_nothing_behind(tmp_path: Path) -> None:
+    place = tmp_path / "run/slurm"
+    place.mkdir(parents=True)
+    taking = msgspec.structs.replace(fake_world(tmp_path), slurm=ScriptedSlurm())
+    error = UndoneError("sbatch: invalid partition")
+    refusing = msgspec.structs.replace(taking, slurm=Refusing(error))
+    with pytest.raises(UndoneError) as caught:
+        hand_over(refusing, place / "1.sbatch", "text")
+    assert (caught.value, place.exists()) == (error, False)
+    place.mkdir()
+    assert hand_over(taking, place / "1.sbatch", "text") == "101"
+    with pytest.raises(UndoneError):
+        hand_over(refusing, place / "2.sbatch", "text")
+    assert [path.name for path in place.iterdir()] == ["1.sbatch"]
+
+
+def test_a_script_that_may_have_been_queued_keeps_its_number(tmp_path: Path) -> None:
+    slurm = Refusing(AbsentError("`sbatch` did not answer within 60 s"))
+    world = msgspec.structs.replace(fake_world(tmp_path), slurm=slurm)
+    (tmp_path / "slurm").mkdir()
+    with pytest.raises(AbsentError):
+        hand_over(world, tmp_path / "slurm/1.sbatch", "text")
+    assert next_number(tmp_path / "slurm") == 2
 
 
 def test_the_newest_element_of_a_task_counts() -> None:

@@ -14,7 +14,7 @@ from qlock.flows.submissions import Submission, submissions
 from qlock.flows.submit import Asked, Submitted, submit
 from qlock.flows.tasks import place_of
 from qlock.world import folder
-from qlock.world.interface import Missing, SlurmTask
+from qlock.world.interface import Missing, SlurmTask, UndoneError
 from qlock.world.process import this_process
 from tests.fakes.project import Project
 from tests.fakes.world import ScriptedSlurm
@@ -205,15 +205,16 @@ def test_a_submission_that_slurm_did_not_take_is_not_kept_as_one(
     project: Project, slurm: ScriptedSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no(script: Path) -> str:
-        raise AbsentError("sbatch: invalid partition specified: gpu")
+        raise UndoneError("sbatch: invalid partition specified: gpu")
 
     monkeypatch.setattr(slurm, "submit", no)
     with pytest.raises(QlockError):
         submitted(project)
     monkeypatch.undo()
     assert submissions(run_folder(project)) == ()
+    assert not (run_folder(project).path / "slurm").exists()
     said = submitted(project)
-    assert said.arrays[0].path == run_folder(project).path / "slurm/2.sbatch"
+    assert said.arrays[0].path == run_folder(project).path / "slurm/1.sbatch"
 
 
 def test_the_table_of_the_spec_is_kept_to_and_the_command_line_comes_first(

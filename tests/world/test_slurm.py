@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.errors import AbsentError
-from qlock.world.interface import Missing, SlurmTask
+from qlock.world.interface import Missing, SlurmTask, UndoneError
 from qlock.world.slurm import RealSlurm, accounted, left_s, queued
 
 ENDED = Missing(why="it has ended")
@@ -61,6 +61,26 @@ def test_what_slurm_does_not_take_is_said_in_its_words(tmp_path: Path, tool: Too
 NOT_HERE = "type it where Slurm's tools work, such as on the cluster's login node"
 
 
+@pytest.mark.parametrize(
+    "said, kind",
+    [
+        ("sbatch: error: Batch job submission failed: Invalid partition name specified", UndoneError),
+        (
+            "sbatch: warning: x\nsbatch: error: Batch job submission failed: Socket timed out on send/recv",
+            AbsentError,
+        ),
+        ("sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received", AbsentError),
+    ],
+)
+def test_a_job_that_may_have_been_taken_is_told_from_one_that_was_not(
+    tmp_path: Path, tool: Tool, said: str, kind: type[AbsentError]
+) -> None:
+    tool("sbatch", f"cat >&2 <<'END'\n{said}\nEND\nexit 1")
+    with pytest.raises(AbsentError) as caught:
+        slurm(tmp_path).submit(tmp_path / "1.sbatch")
+    assert type(caught.value) is kind
+
+
 def test_where_no_slurm_is_installed_it_is_said_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(AbsentError) as caught:
         RealSlurm({"PATH": str(tmp_path)}).queue()
@@ -76,7 +96,7 @@ def test_where_slurm_belongs_to_no_cluster_its_last_word_is_said(
 ) -> None:
     first = "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host"
     tool("sbatch", f"echo '{first}' >&2; echo 'sbatch: fatal: {last}' >&2; exit 1")
-    with pytest.raises(AbsentError) as caught:
+    with pytest.raises(UndoneError) as caught:
         slurm(tmp_path).submit(Path("/x"))
     assert str(caught.value) == f"Slurm is not here: sbatch: {last}"
     assert caught.value.hint == NOT_HERE
