@@ -158,7 +158,9 @@ def _checked(value: Any, *, name: str, path: str, depth: int) -> Any:
             ]
         case _:
             raise (
-                InputError(f"got a date or time `{value}`, expected text", hint="put it in quotes")
+                InputError(
+                    f"got a date or time `{value}`, expected text or a number", hint="put text in quotes"
+                )
                 .within(path)
                 .in_document(name)
             )

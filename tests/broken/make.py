@@ -144,8 +144,8 @@ def _specs() -> dict[str, Broken]:
         "date": edited(
             'name = "f16kv"',
             "name = 2026-01-01",
-            "setting[0].name: got a date or time `2026-01-01`, expected text",
-            "put it in quotes",
+            "setting[0].name: got a date or time `2026-01-01`, expected text or a number",
+            "put text in quotes",
         ),
         "choice": edited(
             slots, 'split_mode = "row"', "setting[0].split_mode: got `row`, expected one of: `layer`, `none`"

@@ -96,8 +96,16 @@ def refusal(data: bytes) -> tuple[str, str]:
         ("a = 9223372036854775808", "x.toml: a: got an integer that does not fit 64 bits", ""),
         ("a = -9223372036854775809", "x.toml: a: got an integer that does not fit 64 bits", ""),
         (f"a = {'1' * 5000}", "x.toml: got an integer that does not fit 64 bits", ""),
-        ("a = 2026-01-01", "x.toml: a: got a date or time `2026-01-01`, expected text", "put it in quotes"),
-        ("a = [12:30:00]", "x.toml: a[0]: got a date or time `12:30:00`, expected text", "put it in quotes"),
+        (
+            "a = 2026-01-01",
+            "x.toml: a: got a date or time `2026-01-01`, expected text or a number",
+            "put text in quotes",
+        ),
+        (
+            "a = [12:30:00]",
+            "x.toml: a[0]: got a date or time `12:30:00`, expected text or a number",
+            "put text in quotes",
+        ),
         ('"\u0430" = nan', "x.toml: \u0430 (U+0430): got `nan`, expected a finite number", ""),
         ('"." = nan', "x.toml: .: got `nan`, expected a finite number", ""),
     ],
