@@ -6,13 +6,23 @@ Does not live here: which tasks there are (``flows.plan``).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from qlock.cli.asked import lock_asked, runs_option
 from qlock.cli.shown import Answer, Means, document, whole_path
 from qlock.errors import ExitCode
+
+
+class Line(NamedTuple):
+    """The command line."""
+
+    lock: Path
+    shard_items: int | None
+    runs: Path | None
+    frozen: bool
+    as_json: bool
 
 
 @click.command("plan")
@@ -35,14 +45,17 @@ def verb(means: Means, /, **given: Any) -> Answer:
     Looks at the lock and the spec beside it alone, so any machine can tell whether the lock may be run: exit code 1 where
     it is stale, 3 where it misses pins, 6 where it was edited.
     """
+    return _plan(means, Line(**given))
+
+
+def _plan(means: Means, line: Line) -> Answer:
     from qlock.flows import plan as flow
 
     world, talk = means.world(), means.talk
-    path, _ = lock_asked(world, given["lock"])
-    runs = None if given["runs"] is None else whole_path(world, given["runs"])
+    path, _ = lock_asked(world, line.lock)
+    runs = None if line.runs is None else whole_path(world, line.runs)
     planned = flow.plan(
-        world,
-        flow.Asked(lock_path=path, runs=runs, frozen=given["frozen"], shard_items=given["shard_items"]),
+        world, flow.Asked(lock_path=path, runs=runs, frozen=line.frozen, shard_items=line.shard_items)
     )
     code = ExitCode.YES if planned.state == "planned" else ExitCode.NO
     if planned.state == "stale":
@@ -51,7 +64,7 @@ def verb(means: Means, /, **given: Any) -> Answer:
     else:
         rows = [(task.id, str(len(task.jobs)), str(task.items)) for task in planned.tasks]
         talk.table(("task", "jobs", "items"), rows, right=(1, 2))
-    if given["as_json"]:
+    if line.as_json:
         return Answer(
             code,
             document({"verb": "plan", "state": planned.state, "why": planned.why, "tasks": planned.tasks}),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from qlock.flows.submit import Submitted
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
 _WISHES = (
     "partition",
     "account",
@@ -32,6 +34,33 @@ _WISHES = (
     "shard_items",
     "scratch",
 )
+
+
+class Line(NamedTuple):
+    """The command line."""
+
+    lock: Path
+    partition: str | None
+    account: str | None
+    gres: str | None
+    cpus: int | None
+    memory: str | None
+    time: str | None
+    nice: int | None
+    at_once: int | None
+    shard_items: int | None
+    scratch: str | None
+    models: tuple[Path, ...]
+    engine: Path | None
+    runs: Path | None
+    frozen: bool
+    dry_run: bool
+    as_json: bool
+
+    def wishes(self) -> dict[str, object]:
+        """What is asked otherwise than the spec's ``[slurm]`` has it."""
+        asked = self._asdict()
+        return {name: asked[name] for name in _WISHES if asked[name] is not None}
 
 
 @click.command("submit")
@@ -70,28 +99,32 @@ def verb(means: Means, /, **given: Any) -> Answer:
 
     The options from --partition to --scratch overrule the keys of the same names in the spec's [slurm] table.
     """
+    return _submit(means, Line(**given))
+
+
+def _submit(means: Means, line: Line) -> Answer:
     from qlock.flows import submit as flow
 
     world = means.world()
-    lock_path, _ = lock_asked(world, given["lock"])
+    lock_path, _ = lock_asked(world, line.lock)
     words: list[str] = []
-    for folder in given["models"]:
+    for folder in line.models:
         words += ["--models", str(folder_asked(world, folder, "--models"))]
-    if given["engine"] is not None:
-        words += ["--engine", str(folder_asked(world, given["engine"], "--engine"))]
+    if line.engine is not None:
+        words += ["--engine", str(folder_asked(world, line.engine, "--engine"))]
     asked = flow.Asked(
         lock_path=lock_path,
         program=(sys.executable, "-m", "qlock"),
         words=tuple(words),
-        runs=None if given["runs"] is None else whole_path(world, given["runs"]),
-        frozen=given["frozen"],
-        dry_run=given["dry_run"],
-        wishes={name: given[name] for name in _WISHES if given[name] is not None},
+        runs=None if line.runs is None else whole_path(world, line.runs),
+        frozen=line.frozen,
+        dry_run=line.dry_run,
+        wishes=line.wishes(),
     )
     said = flow.submit(world, asked)
-    _say(means, said, given["lock"])
+    _say(means, said, line.lock)
     code = ExitCode.NO if said.state == "stale" else ExitCode.YES
-    if given["as_json"]:
+    if line.as_json:
         told = {
             "verb": "submit",
             "state": said.state,

@@ -6,7 +6,7 @@ Does not live here: taking them out of a run (``flows.traces``).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -16,6 +16,18 @@ from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class Line(NamedTuple):
+    """The command line."""
+
+    run: Path
+    suite: str
+    point: str
+    output: Path
+    models: tuple[Path, ...]
+    engine: Path | None
+    as_json: bool
 
 
 @click.command("traces")
@@ -46,21 +58,24 @@ def verb(means: Means, /, **given: Any) -> Answer:
     prompt exactly as it was asked. Prompts are rendered and tokenized again and must be as locked; nothing is generated.
     Prints the file.
     """
+    return _traces(means, Line(**given))
+
+
+def _traces(means: Means, line: Line) -> Answer:
     from qlock.flows import traces as flow
     from qlock.flows.opened import open_run
 
     world = means.world()
-    path = run_asked(world, given["run"])
-    engine = given["engine"]
+    path = run_asked(world, line.run)
     taken = flow.traces(
         world,
         flow.Asked(
             path=path,
-            suite=given["suite"],
-            point=given["point"],
-            output=whole_path(world, given["output"]),
-            models=tuple(folder_asked(world, folder, "--models") for folder in given["models"]),
-            engine=None if engine is None else folder_asked(world, engine, "--engine"),
+            suite=line.suite,
+            point=line.point,
+            output=whole_path(world, line.output),
+            models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
+            engine=None if line.engine is None else folder_asked(world, line.engine, "--engine"),
         ),
         means.opener(open_run(world, path).lock.engine[0].kind),
     )
@@ -69,7 +84,7 @@ def verb(means: Means, /, **given: Any) -> Answer:
     if taken.empty:
         means.talk.say("note", f"{count_text(taken.empty, 'empty answer')} left out")
     shown = short_path(world, taken.output)
-    if not given["as_json"]:
+    if not line.as_json:
         return Answer(ExitCode.YES, f"{readable(shown)}\n")
     counts = {"traces": taken.traces, "answer_tokens": taken.answer_tokens, "empty": taken.empty}
     return Answer(

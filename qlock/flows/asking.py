@@ -1,4 +1,4 @@
-"""From a suite's items to token ids, and from an engine's answers back to replies.
+"""From a suite's items to token ids.
 
 One ``Asker`` serves one suite at one point: it cuts the items, plays each to its first request, renders and tokenizes
 it, digests all of that for the lock, and turns later requests into work for the engine.
@@ -19,16 +19,11 @@ from qlock.core.exchange import (
     Call,
     Chat,
     Complete,
-    Completed,
     Diverge,
-    Diverged,
-    Failed,
     Message,
     Raw,
-    Reply,
     Request,
     Score,
-    Scored,
 )
 from qlock.core.facts import ReadBack
 from qlock.core.lock import PromptsPin, SuitePin
@@ -37,16 +32,10 @@ from qlock.core.record import item_digest
 from qlock.core.spec import PromptSpec
 from qlock.core.template import RenderRequest, Template, starts_with_bos
 from qlock.engines.interface import (
-    Broken,
     Contrast,
-    Contrasted,
-    Done,
     Engine,
     Generate,
-    Generated,
-    Kept,
     Measure,
-    Measured,
     Sampling,
     Vocabulary,
     Work,
@@ -86,6 +75,20 @@ class Question(Base, frozen=True, kw_only=True):
     first: Prompt
     given: Score | Diverge | None
     """The first request, where it gives token ids instead of a prompt."""
+
+
+class _Text(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt as text, and how it is made tokens of."""
+
+    text: str
+    add_bos: bool
+    has_special: bool
+    """Whether special tokens are read in it."""
+    uses_date: bool
+
+
+_NO_TEXT = _Text(text="", add_bos=False, has_special=False, uses_date=False)
+"""Of a request that gives token ids."""
 
 
 class Respondent(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +140,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(self._question(item, prompt, given) for item, prompt, given in self._first(items))
 
     def _first(self, items: tuple[Item, ...]) -> list[tuple[Item, Prompt, Score | Diverge | None]]:
-        texts: list[tuple[Item, str, bool, bool, bool]] = []
+        texts: list[_Text] = []
         given: dict[str, Score | Diverge] = {}
         characters = 0
         began_s = self.renderer.spent_s
@@ -148,26 +151,24 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             match request:
                 case Score() | Diverge():
                     given[item.id] = request
-                    texts.append((item, "", False, False, False))
+                    texts.append(_NO_TEXT)
                 case Complete(prompt=prompt):
-                    texts.append((item, *self._text(prompt, item.id)))
-                    characters += len(texts[-1][1])
+                    texts.append(self._text(prompt, item.id))
+                    characters += len(texts[-1].text)
                     _refuse_endless(characters, self.renderer.spent_s - began_s, items=number)
                 case Call():
                     raise InputError("the play begins with a call, expected a request to the model").within(
                         item.id
                     )
-        ids = self._tokenize([(text, add, special) for _, text, add, special, _ in texts])
-        return [
-            (
-                item,
-                Prompt(
-                    text=text, tokens=given[item.id].tokens if item.id in given else tokens, uses_date=date
-                ),
-                given.get(item.id),
+        prompts = [
+            Prompt(
+                text=text.text,
+                tokens=given[item.id].tokens if item.id in given else tokens,
+                uses_date=text.uses_date,
             )
-            for (item, text, _, _, date), tokens in zip(texts, ids, strict=True)
+            for item, text, tokens in zip(items, texts, self._tokenize(texts), strict=True)
         ]
+        return [(item, prompt, given.get(item.id)) for item, prompt in zip(items, prompts, strict=True)]
 
     def _question(self, item: Item, prompt: Prompt, given: Score | Diverge | None) -> Question:
         bos = self.respondent.vocabulary.bos_token
@@ -194,12 +195,11 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             given=given,
         )
 
-    def _text(self, prompt: Chat | Raw, item: str) -> tuple[str, bool, bool, bool]:
-        """Text, whether BOS is to be added, whether special tokens are read, whether the date was asked for."""
+    def _text(self, prompt: Chat | Raw, item: str) -> _Text:
         match prompt:
             case Raw(text=text):
                 self._refuse_long(text, item)
-                return text, True, False, False
+                return _Text(text=text, add_bos=True, has_special=False, uses_date=False)
             case Chat():
                 try:
                     rendered = self.renderer.render(self._template(), self._render_request(prompt))
@@ -207,11 +207,11 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
                     raise error.within(item) from None
                 self._refuse_long(rendered.text, item)
                 has_bos = starts_with_bos(rendered.text, self.respondent.vocabulary.bos_text)
-                return (
-                    rendered.text,
-                    self.respondent.vocabulary.add_bos and not has_bos,
-                    True,
-                    rendered.uses_date,
+                return _Text(
+                    text=rendered.text,
+                    add_bos=self.respondent.vocabulary.add_bos and not has_bos,
+                    has_special=True,
+                    uses_date=rendered.uses_date,
                 )
 
     def _refuse_long(self, text: str, item: str) -> None:
@@ -250,12 +250,16 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     def _tokens_of(self, text: str) -> tuple[int, ...]:
         return self.respondent.engine.tokenize([text], add_special=True, parse_special=False)[0]
 
-    def _tokenize(self, texts: list[tuple[str, bool, bool]]) -> list[tuple[int, ...]]:
+    def _tokenize(self, texts: list[_Text]) -> list[tuple[int, ...]]:
         found: dict[int, tuple[int, ...]] = {}
-        for rule in sorted({(add, special) for _, add, special in texts}):
-            chosen = [index for index, (_, add, special) in enumerate(texts) if (add, special) == rule]
+        for add_bos, has_special in sorted({(text.add_bos, text.has_special) for text in texts}):
+            chosen = [
+                index
+                for index, text in enumerate(texts)
+                if (text.add_bos, text.has_special) == (add_bos, has_special)
+            ]
             ids = self.respondent.engine.tokenize(
-                [texts[i][0] for i in chosen], add_special=rule[0], parse_special=rule[1]
+                [texts[index].text for index in chosen], add_special=add_bos, parse_special=has_special
             )
             found |= dict(zip(chosen, ids, strict=True))
         return [found[index] for index in range(len(texts))]
@@ -298,8 +302,8 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
             case Diverge(tokens=tokens, score_from=score_from, pieces=pieces):
                 return Contrast(id=item.id, tokens=tokens, score_from=score_from, pieces=pieces)
             case Complete(prompt=prompt):
-                text, add, special, _ = self._text(prompt, item.id)
-                return self._generate(item.id, self._tokenize([(text, add, special)])[0], repeat)
+                (tokens,) = self._tokenize([self._text(prompt, item.id)])
+                return self._generate(item.id, tokens, repeat)
             case Call():
                 raise InputError("tool calls need a sandbox, which this version does not have").within(
                     item.id
@@ -338,37 +342,6 @@ def conversation(chat: Chat, rule: PromptSpec) -> tuple[Message, ...]:
     elif rule.system:
         system = (Message(role="system", content=rule.system),)
     return (*system, *rule.few_shot, *messages)
-
-
-def reply_of(done: Done, *, prompt_tokens: int) -> Reply:
-    """What the engine gave back, as a suite sees it."""
-    match done:
-        case Generated():
-            return Completed(
-                text=done.text,
-                tokens=done.tokens,
-                ending=done.ending,
-                prompt_tokens=prompt_tokens,
-                why=done.why,
-            )
-        case Measured(nats=nats):
-            return Scored(nats=nats)
-        case Contrasted():
-            return Diverged(
-                nats=done.nats,
-                reference_nats=done.reference_nats,
-                kld_nats=done.kld_nats,
-                reverse_kld_nats=done.reverse_kld_nats,
-                same_top=done.same_top,
-                pieces=done.pieces,
-                kld_slack_nats=done.kld_slack_nats,
-            )
-        case Kept():
-            raise ValueError(f"`{done.id}` was written to a file, which is no reply")
-        case Broken(why=why):
-            return Failed(why=why)
-        case _:
-            assert_never(done)
 
 
 def _refuse_endless(characters: int, rendering_s: float, *, items: int) -> None:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import assert_never
 
 import msgspec
 
-from qlock.core.exchange import Failed, Reply
+from qlock.core.exchange import Completed, Diverged, Failed, Reply, Scored
 from qlock.core.record import Row, Times
 from qlock.engines.interface import Broken, Contrasted, Done, Generated, Kept, Measured, Work
 from qlock.errors import EngineError
-from qlock.flows.asking import Asker, Question, reply_of
+from qlock.flows.asking import Asker, Question
 from qlock.flows.seat import Seat
 from qlock.suites.interface import Play
 
@@ -186,3 +187,34 @@ def _times(done: Done) -> tuple[float, float]:
             return elapsed_s, 0.0
         case Broken():
             return 0.0, 0.0
+
+
+def reply_of(done: Done, *, prompt_tokens: int) -> Reply:
+    """What the engine gave back, as a suite sees it."""
+    match done:
+        case Generated():
+            return Completed(
+                text=done.text,
+                tokens=done.tokens,
+                ending=done.ending,
+                prompt_tokens=prompt_tokens,
+                why=done.why,
+            )
+        case Measured(nats=nats):
+            return Scored(nats=nats)
+        case Contrasted():
+            return Diverged(
+                nats=done.nats,
+                reference_nats=done.reference_nats,
+                kld_nats=done.kld_nats,
+                reverse_kld_nats=done.reverse_kld_nats,
+                same_top=done.same_top,
+                pieces=done.pieces,
+                kld_slack_nats=done.kld_slack_nats,
+            )
+        case Kept():
+            raise ValueError(f"`{done.id}` was written to a file, which is no reply")
+        case Broken(why=why):
+            return Failed(why=why)
+        case _:
+            assert_never(done)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from qlock.core.base import Count
 from qlock.core.lock import Lock, renew_path
 from qlock.core.plan import Job, jobs, models_of
-from qlock.core.record import Record, Row, is_done
+from qlock.core.record import Record
 from qlock.core.tasks import lock_of_task, task_named
 from qlock.core.verify import Finding, refuses
 from qlock.engines.interface import Engine
@@ -32,7 +32,6 @@ from qlock.flows.grading import TrialFailure
 from qlock.flows.held_against import check_disk, kept_again, write_bases
 from qlock.flows.layout import project_of, runs_folder
 from qlock.flows.libraries import Libraries
-from qlock.flows.loaded import LoadedFile
 from qlock.flows.locks import read_lock_file
 from qlock.flows.look import Sight, is_as_loaded, look, look_again, stopping_findings
 from qlock.flows.places import Places
@@ -51,6 +50,7 @@ from qlock.flows.sealing import (
     set_doubtful_aside,
 )
 from qlock.flows.seat import Seat
+from qlock.flows.stretch import Stretch
 from qlock.flows.taking_over import take_over, taken_over
 from qlock.flows.tasks import prepared
 from qlock.world.interface import World
@@ -212,40 +212,34 @@ class _Run:
         self._sight = scene.sight
         self._folder = scene.folder
         self._scene = scene
-        self._open: dict[str, Job] = {}
-        self._taken: dict[str, str] = {}
-        self._segment = 0
-        self._measured = 0
-        self._kept: dict[Path, LoadedFile] = {}
-        self._broken: list[Broken] = []
+        self._now = Stretch()
         self._anchors = Anchors(scene.folder, scene.lock)
-        self._late: list[Finding] = []
-        """What rule 8 found."""
-        self._looked_again = False
         self._libraries = Libraries(scene.world, scene.lock.engine[0])
 
     def go(self) -> Ran:
-        self._open = open_jobs(self._folder, self._lock, self._jobs)
+        self._now.open = open_jobs(self._folder, self._lock, self._jobs)
         if set_doubtful_aside(self._folder, self._lock, self._jobs, self._sight.origins):
-            self._open = open_jobs(self._folder, self._lock, self._jobs)
+            self._now.open = open_jobs(self._folder, self._lock, self._jobs)
         if not self._asked.repeat_lock and not self._asked.allow:
-            self._taken = taken_over(self._world, self._folder, self._open)
-        self._segment = begin_segment(
+            self._now.taken = taken_over(self._world, self._folder, self._now.open)
+        self._now.segment = begin_segment(
             self._world,
             self._folder,
             self._lock,
             forced=self._asked.allow,
-            taken=self._taken,
+            taken=self._now.taken,
             loaded=self._sight.origins,
         )
-        for name, source in self._taken.items():
-            job = self._open.pop(name)
-            take_over(self._world, self._folder, self._lock, job, source=source, segment=self._segment)
+        for name, source in self._now.taken.items():
+            job = self._now.open.pop(name)
+            take_over(self._world, self._folder, self._lock, job, source=source, segment=self._now.segment)
         try:
             ran = self._measure()
         except (QlockError, KeyboardInterrupt, SystemExit):
             with contextlib.suppress(QlockError):
-                self._looked_again = self._looked_again or is_as_loaded(self._lock, self._sight, self._kept)
+                self._now.looked_again = self._now.looked_again or is_as_loaded(
+                    self._lock, self._sight, self._now.kept
+                )
                 self._end_segment()
             raise
         self._end_segment()
@@ -253,7 +247,7 @@ class _Run:
 
     def _measure(self) -> Ran:
         for job in self._jobs:
-            if job.name not in self._open:
+            if job.name not in self._now.open:
                 self._anchors.check(job)
         try:
             with Renderer() as renderer, Seat(self._start) as seat:
@@ -263,18 +257,18 @@ class _Run:
         except TrialsFailedError as failed:
             return (
                 self._refused(trials=failed.trials)
-                if self._late
+                if self._now.late
                 else self._ran("trials-failed", trials=failed.trials)
             )
         except EngineError as error:
-            if not self._late:
+            if not self._now.late:
                 raise
             return self._refused(why=str(error))
-        if self._late:
+        if self._now.late:
             return self._refused()
         if self._anchors.off():
             return self._ran("anchor-off", why=self._anchors.off())
-        if self._open:
+        if self._now.open:
             return self._ran("incomplete", why="the time is up" if self._is_over() else "")
         return self._seal()
 
@@ -282,7 +276,7 @@ class _Run:
         """Every point with something left to do, then rule 8, also when the asking ends in an error."""
         stage = self._stage(seat, renderer)
         try:
-            check_disk(stage, self._open.values())
+            check_disk(stage, self._now.open.values())
             for point in self._points():
                 if not self._anchors.off() and not self._is_over():
                     self._point(point, stage)
@@ -299,18 +293,18 @@ class _Run:
         until_s = self._asked.ask_until_s
         return until_s is not None and self._world.clock.monotonic_s() >= until_s
 
-    def _refused(self, findings: tuple[Finding, ...] = (), **more: Any) -> Ran:
+    def _refused(
+        self, findings: tuple[Finding, ...] = (), *, why: str = "", trials: tuple[TrialFailure, ...] = ()
+    ) -> Ran:
         """The end of a run with these findings and those of rule 8, each place once."""
-        told = {finding.where for finding in findings}
-        late = (finding for finding in self._late if finding.where not in told)
-        return self._ran("refused", findings=(*self._sight.findings, *findings, *late), **more)
+        return self._ran("refused", why=why, trials=trials, findings=self._now.beside_late(findings))
 
     def _start(self) -> Engine:
         return self._scene.open_engine(lib_folder=self._scene.build)
 
     def _points(self) -> list[str]:
         """Points with something left to do; those with an anchor first, then what others are held against."""
-        todo = {job.point for job in self._open.values()}
+        todo = {job.point for job in self._now.open.values()}
         references = {suite.reference for suite in self._lock.suite}
         return sorted(todo, key=lambda name: (not self._anchors.of(name), name not in references, name))
 
@@ -324,31 +318,28 @@ class _Run:
             exams=(*self._sight.exams, *self._sight.other_exams),
             seat=seat,
             renderer=renderer,
-            segment=self._segment,
+            segment=self._now.segment,
             allow=self._asked.allow,
             talk=self._scene.talk,
-            on_row=self._count,
+            on_row=self._now.count,
             on_ready=self._libraries.note,
-            kept=self._kept,
+            kept=self._now.kept,
             is_over=self._is_over,
         )
 
     def _point(self, name: str, stage: Stage) -> None:
         anchored = {anchor.suite for anchor in self._anchors.of(name)}
-        mine = [job for job in self._open.values() if job.point == name]
+        mine = [job for job in self._now.open.values() if job.point == name]
         if not write_bases(stage, mine):
             return
         for event in run_point(stage, name, sorted(mine, key=lambda job: job.suite not in anchored)):
             match event:
                 case Broken():
-                    self._broken.append(event)
+                    self._now.broken.append(event)
                 case Record():
-                    self._anchors.check(self._open.pop(event.header.job))
+                    self._anchors.check(self._now.open.pop(event.header.job))
                     if self._anchors.off():
                         return
-
-    def _count(self, row: Row) -> None:
-        self._measured += is_done(row)
 
     def _again(self, stage: Stage) -> None:
         """Rule 8: the files, and the libraries of the engine that is still running.
@@ -358,39 +349,48 @@ class _Run:
         self._doubt(look_again(self._world, self._lock, self._sight, self._scene.places))
         self._doubt(kept_again(stage))
         self._doubt(self._libraries.again(stage.seat) if stage.seat.is_up else [])
-        self._looked_again = True
+        self._now.looked_again = True
 
     def _doubt(self, found: list[Finding]) -> None:
         stopping = self._stops(found)
-        self._late += stopping
+        self._now.late += stopping
         for job in self._jobs:
             models = (f"model.{name}." for name in models_of(self._lock, job))
             doubts = ("engine.", f"suite.{job.suite}.reference.", *models)
-            if job.name not in self._taken and any(one.where.startswith(doubts) for one in stopping):
-                self._folder.set_aside(job.name, self._segment)
+            if job.name not in self._now.taken and any(one.where.startswith(doubts) for one in stopping):
+                self._folder.set_aside(job.name, self._now.segment)
 
     def _stops(self, found: list[Finding]) -> list[Finding]:
         return [f for f in found if refuses(f) and not is_allowed(f, self._asked.allow)]
 
     def _end_segment(self) -> None:
-        engine, looked_again = self._libraries.end(), self._looked_again
-        end_segment(self._world, self._folder, self._segment, engine=engine, looked_again=looked_again)
+        engine, looked_again = self._libraries.end(), self._now.looked_again
+        end_segment(self._world, self._folder, self._now.segment, engine=engine, looked_again=looked_again)
 
     def _seal(self) -> Ran:
         self._end_segment()
         seal = seal_run(self._folder, self._lock, self._jobs, self._scene.data)
-        ran = self._ran("sealed", answers_digest=seal.answers_digest)
+        ran = msgspec.structs.replace(self._ran("sealed"), answers_digest=seal.answers_digest)
         return _with_scores(ran, self._folder, self._lock, self._jobs)
 
-    def _ran(self, state: State, **more: Any) -> Ran:
-        ran = Ran(
+    def _ran(
+        self,
+        state: State,
+        *,
+        why: str = "",
+        findings: tuple[Finding, ...] = (),
+        trials: tuple[TrialFailure, ...] = (),
+    ) -> Ran:
+        """The end of a run, with these findings beside those from before the start."""
+        return Ran(
             state=state,
             folder=self._folder.path,
-            findings=self._sight.findings,
+            why=why,
+            findings=(*self._sight.findings, *findings),
+            trials=trials,
             anchors=tuple(self._anchors.checks),
-            broken=tuple(self._broken),
-            measured=self._measured,
-            taken_over=tuple(sorted(self._taken)),
+            broken=tuple(self._now.broken),
+            measured=self._now.measured,
+            taken_over=tuple(sorted(self._now.taken)),
             cached_digests=self._sight.cached,
         )
-        return msgspec.structs.replace(ran, **more)

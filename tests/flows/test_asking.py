@@ -13,36 +13,27 @@ from qlock.core.exchange import (
     Call,
     Chat,
     Complete,
-    Completed,
     Diverge,
-    Diverged,
-    Failed,
     Message,
     Outcome,
     Raw,
     Request,
     Right,
     Score,
-    Scored,
 )
 from qlock.core.lock import SuitePin
 from qlock.core.plan import item_seed
 from qlock.core.record import item_digest
 from qlock.core.spec import PromptSpec, SamplingSpec
 from qlock.engines.interface import (
-    Broken,
     Contrast,
-    Contrasted,
     Generate,
-    Generated,
-    Kept,
     Load,
     Measure,
-    Measured,
     Sampling,
 )
 from qlock.errors import InputError
-from qlock.flows.asking import Asker, reply_of, respondent
+from qlock.flows.asking import Asker, respondent
 from qlock.flows.kinds import SuiteKind
 from qlock.suites.interface import Answer, Data, Item, Play, TokensOf
 from qlock.world.render import Renderer
@@ -429,34 +420,3 @@ def test_a_request_later_in_a_play_is_rendered_as_the_first(engine: FakeEngine, 
     (question,) = made.questions({})
     work = made.work(question.item, chat("user: hi", "assistant: ho", "user: go on"), repeat=1)
     assert bytes(work.tokens[1:]) == b"<user>hi<assistant>ho<user>go on"
-
-
-def test_what_the_engine_gives_back_becomes_a_reply() -> None:
-    done = Generated(
-        id="q",
-        tokens=(1,),
-        text="a",
-        ending="stop",
-        why="\n",
-        logprobs=(),
-        logits_digest="",
-        prefill_s=0.0,
-        decode_s=0.0,
-    )
-    assert reply_of(done, prompt_tokens=5) == Completed(
-        text="a", tokens=(1,), ending="stop", prompt_tokens=5, why="\n"
-    )
-    assert reply_of(Measured(id="q", nats=(1.0,), elapsed_s=0.0), prompt_tokens=5) == Scored(nats=(1.0,))
-    assert reply_of(Broken(id="q", why="NaN"), prompt_tokens=5) == Failed(why="NaN")
-    numbers = {
-        "nats": (1.0,),
-        "reference_nats": (2.0,),
-        "kld_nats": (3.0,),
-        "reverse_kld_nats": (4.0,),
-        "same_top": (True,),
-        "pieces": ("a",),
-    }
-    contrasted = msgspec.convert({"id": "q", "elapsed_s": 0.0, **numbers}, Contrasted)
-    assert reply_of(contrasted, prompt_tokens=5) == msgspec.convert(numbers, Diverged)
-    with pytest.raises(ValueError, match=r"^`q` was written to a file, which is no reply$"):
-        reply_of(Kept(id="q", nats=(), blake3="", elapsed_s=0.0), prompt_tokens=5)

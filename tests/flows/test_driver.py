@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core.exchange import Complete as CompleteRequest
-from qlock.core.exchange import Completed, Failed, Outcome, Raw, Right, Score, Scored
+from qlock.core.exchange import Completed, Diverged, Failed, Outcome, Raw, Right, Score, Scored
 from qlock.core.facts import Buffer, ProbeRow, ReadBack
 from qlock.core.record import Row, is_done
 from qlock.engines.interface import (
@@ -31,7 +32,7 @@ from qlock.engines.interface import (
 )
 from qlock.errors import AbsentError, EngineError
 from qlock.flows.asking import Asker, Prompt, Question, respondent
-from qlock.flows.driver import DEATHS_OF_ONE_ITEM, HOPELESS_ITEMS, Driver
+from qlock.flows.driver import DEATHS_OF_ONE_ITEM, HOPELESS_ITEMS, Driver, reply_of
 from qlock.flows.kinds import SuiteKind
 from qlock.flows.seat import Seat
 from qlock.suites.interface import Answer, Item, Play
@@ -338,3 +339,34 @@ def test_whatever_the_order_and_whenever_it_dies_every_question_gets_exactly_one
                 ),
                 Scored(nats=(1.0,)),
             )
+
+
+def test_what_the_engine_gives_back_becomes_a_reply() -> None:
+    done = Generated(
+        id="q",
+        tokens=(1,),
+        text="a",
+        ending="stop",
+        why="\n",
+        logprobs=(),
+        logits_digest="",
+        prefill_s=0.0,
+        decode_s=0.0,
+    )
+    assert reply_of(done, prompt_tokens=5) == Completed(
+        text="a", tokens=(1,), ending="stop", prompt_tokens=5, why="\n"
+    )
+    assert reply_of(Measured(id="q", nats=(1.0,), elapsed_s=0.0), prompt_tokens=5) == Scored(nats=(1.0,))
+    assert reply_of(Broken(id="q", why="NaN"), prompt_tokens=5) == Failed(why="NaN")
+    numbers = {
+        "nats": (1.0,),
+        "reference_nats": (2.0,),
+        "kld_nats": (3.0,),
+        "reverse_kld_nats": (4.0,),
+        "same_top": (True,),
+        "pieces": ("a",),
+    }
+    contrasted = msgspec.convert({"id": "q", "elapsed_s": 0.0, **numbers}, Contrasted)
+    assert reply_of(contrasted, prompt_tokens=5) == msgspec.convert(numbers, Diverged)
+    with pytest.raises(ValueError, match=r"^`q` was written to a file, which is no reply$"):
+        reply_of(Kept(id="q", nats=(), blake3="", elapsed_s=0.0), prompt_tokens=5)
