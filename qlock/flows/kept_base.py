@@ -21,7 +21,7 @@ from qlock.core.units import bytes_text
 from qlock.core.verify import Finding, differences
 from qlock.errors import AbsentError, InputError
 from qlock.flows.references import is_stored
-from qlock.world.files import writing_error
+from qlock.world.files import make_folder
 from qlock.world.interface import HeldError, World
 from qlock.world.scratch import free_bytes
 
@@ -175,17 +175,24 @@ def look_at(world: World, base: KeptBase) -> list[Finding]:
     if found or log.whole is None or not base.path.exists():
         return found
     digest = world.digests.blake3_file(base.path, cache=world.cache_folder)
-    if (digest.blake3, digest.size_bytes) == (log.whole.blake3, log.whole.size_bytes):
-        return []
+    why = f"`{base.path.name}` was changed after it was written"
+    if digest.blake3 == log.whole.blake3:
+        why = f"`{base.journal.name}` was changed after it was written: its digest is that of the file"
+    facts = (
+        ("blake3", log.whole.blake3, digest.blake3),
+        ("size_bytes", str(log.whole.size_bytes), str(digest.size_bytes)),
+    )
+    unlike = [(fact, expected, found) for fact, expected, found in facts if expected != found]
     return [
         Finding(
             rule="suite-files",
-            where=f"{base.where}.blake3",
-            expected=log.whole.blake3,
-            found=digest.blake3,
+            where=f"{base.where}.{fact}",
+            expected=expected,
+            found=found,
             effect="output",
-            why=f"`{base.path.name}` was changed after it was written",
+            why=why,
         )
+        for fact, expected, found in unlike[:1]
     ]
 
 
@@ -213,7 +220,7 @@ def held(
         stack.callback(_remove_empty, base.holding)
         there, since_s = -1, world.clock.monotonic_s()
         while True:
-            _make(base.holding)
+            make_folder(base.holding)
             try:
                 stack.enter_context(world.folders.hold(base.holding))
             except HeldError:
@@ -235,13 +242,6 @@ def held(
                 return
             world.clock.sleep_s(_LOOK_EVERY_S)
         yield True
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise writing_error(error, folder, "folder") from error
 
 
 def _remove_empty(folder: Path) -> None:

@@ -22,6 +22,7 @@ from qlock.errors import AbsentError
 from qlock.flows.layout import resolving_folder
 from qlock.flows.resolve import read_spec_file
 from qlock.flows.submissions import hand_over, last_error, next_number
+from qlock.world.files import make_folder
 from qlock.world.interface import Missing, SlurmTask, World
 
 _MOST_SAID_BYTES = 1 << 24
@@ -92,10 +93,7 @@ def queue_resolve(world: World, asked: Asked) -> tuple[Queued, bool]:
         return before, True
     number = next_number(folder)
     script = _script(world, asked, number)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AbsentError(f"cannot make the folder `{folder}`: {error.strerror}") from error
+    make_folder(folder)
     path = folder / f"{number}.sbatch"
     queued = Queued(
         number=number,

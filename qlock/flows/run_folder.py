@@ -50,6 +50,7 @@ from qlock.core.record import (
 from qlock.errors import AbsentError, InputError
 from qlock.flows.segments import FACTS_VERSION, RunFacts
 from qlock.suites.interface import Item
+from qlock.world.files import make_folder
 from qlock.world.interface import World
 
 MOST_RECORD_BYTES = 8 << 30
@@ -97,11 +98,8 @@ class RunFolder:
             InputError: Another lock lies in it.
             AbsentError: It cannot be written.
         """
-        try:
-            for name in ("record", "grades", "items"):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise AbsentError(f"cannot make the folder `{self.path}`: {error.strerror}") from error
+        for name in (".", "record", "grades", "items"):
+            make_folder(self.path / name)
         lock = self.path / "lock.toml"
         if not lock.exists():
             self._world.files.write_atomic(lock, lock_bytes)

@@ -36,6 +36,7 @@ from qlock.flows.submissions import (
     write_submission,
 )
 from qlock.flows.tasks import Place, in_shards, place_of, planned, task_folder, tasks_seen
+from qlock.world.files import make_folder
 from qlock.world.interface import Missing, World
 
 SLURM_DEFAULT_LIMIT = 1001
@@ -132,7 +133,7 @@ def _queue(world: World, asked: Asked, place: Place, lock_path: Path) -> Submitt
     if asked.dry_run or not arrays:
         return said
     _let_go(world, folder, before, todo)
-    (folder.path / FOLDER).mkdir(exist_ok=True)
+    make_folder(folder.path / FOLDER)
     return msgspec.structs.replace(
         said, state="submitted", arrays=tuple(_submitted(world, folder, array) for array in arrays)
     )

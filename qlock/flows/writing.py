@@ -9,8 +9,8 @@ import os
 import re
 from pathlib import Path
 
-from qlock.errors import AbsentError, UsageError
-from qlock.world.files import shown
+from qlock.errors import UsageError
+from qlock.world.files import make_folder, shown
 from qlock.world.interface import World
 
 _BEGINNING_BYTES = 256
@@ -48,8 +48,5 @@ def write_file(world: World, path: Path, data: bytes) -> None:
         AbsentError: The folder cannot be made or written, or no space is left.
         InputError: The path names a folder.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AbsentError(f"cannot make the folder `{path.parent}`: {error.strerror}") from error
+    make_folder(path.parent)
     world.files.write_atomic(path, data)

@@ -89,6 +89,32 @@ def writing_error(error: OSError | ValueError, path: Path, what: str) -> QlockEr
     return error_of(error, path, what)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where there is none.
+
+    Raises:
+        AbsentError: It cannot be made; what is in the way is named.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = _in_the_way(path) or os.strerror(error.errno or 0).lower()
+        hint = "free some space and run again" if error.errno in _NO_SPACE else ""
+        raise AbsentError(f"cannot make the folder `{shown(path)}`: {why}", hint=hint) from error
+
+
+def _in_the_way(path: Path) -> str:
+    """What stands where a folder or one above it should be; empty where nothing does."""
+    # A folder that may not be entered does not let its entries be looked at.
+    with contextlib.suppress(OSError):
+        for place in (*reversed(path.parents), path):
+            if place.is_symlink() and not place.exists():
+                return f"`{shown(place)}` is a symbolic link that leads nowhere"
+            if place.exists() and not place.is_dir():
+                return f"`{shown(place)}` is no folder"
+    return ""
+
+
 def _kind(mode: int) -> str:
     """What a path that is no regular file is, in words."""
     kinds = {

@@ -27,7 +27,7 @@ from qlock.world.interface import HeldError
 from tests.fakes.documents import a_digest
 from tests.fakes.engine import VOCAB_TOKENS
 from tests.fakes.kld import KLD, add_kld, kept, kept_paths, stored, written
-from tests.fakes.project import Project, refusal, sealed, tiny_gguf, undisturbed, wheres
+from tests.fakes.project import Project, edit, refusal, sealed, tiny_gguf, undisturbed, wheres
 from tests.flows.test_traces import take
 
 FEW = "stored = true\nstored_tokens = 9\n"
@@ -479,6 +479,38 @@ def test_a_file_that_was_changed_is_refused(project: Project) -> None:
     assert (ran.state, finding.where) == ("refused", "suite.distance.reference.kept.blake3")
     assert finding.why == f"`{path.name}` was changed after it was written"
     assert finding.remedy == "remove the file and the journal beside it: then both are written again"
+
+
+def test_a_journal_that_was_changed_is_refused_for_what_was_changed(project: Project) -> None:
+    sealed(project)
+    path, size = kept(project), kept(project).stat().st_size
+    journal = path.with_suffix(".jsonl")
+    edit(journal, f'"size_bytes":{size}'.encode(), b'"size_bytes":7')
+    ran = project.run(repeat_lock=True)
+    (finding,) = ran.findings
+    assert wheres(ran) == [("suite-files", "suite.distance.reference.kept.size_bytes")]
+    assert (finding.expected, finding.found) == ("7", str(size))
+    assert finding.why == f"`{journal.name}` was changed after it was written: its digest is that of the file"
+    assert finding.remedy == "remove the file and the journal beside it: then both are written again"
+
+
+@pytest.mark.parametrize(
+    "put, told",
+    [
+        (lambda place: place.write_bytes(b""), "is no folder"),
+        (lambda place: place.symlink_to("nowhere"), "is a symbolic link that leads nowhere"),
+    ],
+)
+def test_what_stands_in_the_place_of_the_folder_is_named(
+    project: Project, put: Callable[[Path], object], told: str
+) -> None:
+    place = project.runs / "references"
+    project.runs.mkdir(parents=True)
+    put(place)
+    holding = first_base(project).holding
+    with pytest.raises(AbsentError) as caught:
+        project.run()
+    assert str(caught.value) == f"cannot make the folder `{holding}`: `{place}` {told}"
 
 
 def test_of_a_damaged_journal_it_is_said_what_to_do(project: Project) -> None:

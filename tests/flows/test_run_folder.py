@@ -107,7 +107,8 @@ def test_a_folder_that_cannot_be_made_is_absent(tmp_path: Path) -> None:
     (tmp_path / "runs").write_bytes(b"a file")
     with pytest.raises(AbsentError) as caught:
         RunFolder(fake_world(tmp_path), tmp_path / "runs/x").prepare(LOCK)
-    assert str(caught.value) == f"cannot make the folder `{tmp_path}/runs/x`: Not a directory"
+    runs = tmp_path / "runs"
+    assert str(caught.value) == f"cannot make the folder `{runs}/x`: `{runs}` is no folder"
 
 
 def test_a_record_is_none_before_its_first_line_is_whole(folder: RunFolder) -> None:

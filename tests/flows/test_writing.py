@@ -25,7 +25,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "locks").write_bytes(b"")
     with pytest.raises(AbsentError) as caught:
         write_file(fake_world(tmp_path), tmp_path / "locks" / "x.toml", b"")
-    assert str(caught.value) == f"cannot make the folder `{tmp_path}/locks`: File exists"
+    assert str(caught.value) == f"cannot make the folder `{tmp_path}/locks`: `{tmp_path}/locks` is no folder"
 
 
 OURS = re.compile(rb"ours:")
