@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qlock.cli.shown import Answer, Means, readable, short_path, whole_path
+from qlock.cli.shown import Answer, Means, data_line, short_path, whole_path
 from qlock.core.escape import for_shell
 from qlock.core.units import count_text
 from qlock.errors import ExitCode
@@ -44,7 +44,7 @@ def verb(means: Means, folder: Path) -> Answer:
     world = means.world()
     tour = _Tour(means, whole_path(world, folder), shown=str(folder))
     code = tour.go()
-    data = f"{readable(short_path(world, whole_path(world, folder)))}\n" if code == ExitCode.YES else ""
+    data = data_line(short_path(world, whole_path(world, folder))) if code == ExitCode.YES else ""
     return Answer(code, data)
 
 

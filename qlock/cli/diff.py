@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.shown import Answer, Means, readable, short_path, whole_path
+from qlock.cli.shown import Answer, Means, data_line, short_path, whole_path
 from qlock.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def _size_gb(_context: click.Context, _option: click.Parameter, value: float | N
     metavar="N",
     help="Name the best point whose weights take N GB (10^9 bytes) or less.",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file instead.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file instead."
+)
 @click.pass_obj
 def verb(means: Means, /, **given: Any) -> Answer:
     """Compare points, where they may be compared.
@@ -131,7 +133,7 @@ def _diff(means: Means, line: Line) -> Answer:
 
         path = whole_path(world, line.output)
         write_file(world, path, text.encode())
-        text = f"{readable(short_path(world, path))}\n"
+        text = data_line(short_path(world, path))
     _say(means, comparisons, code)
     return Answer(code, text)
 

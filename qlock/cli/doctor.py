@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from qlock.cli.asked import folder_asked
-from qlock.cli.shown import Answer, Means, document, readable
+from qlock.cli.shown import Answer, Means, data_line, document
 from qlock.errors import ExitCode
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -46,4 +46,4 @@ def verb(means: Means, /, *, engine: Path | None, whole: bool, as_json: bool) ->
             means.talk.say("error", f"`qlock run` needs {row.what}: {row.says}")
             if row.hint:
                 means.talk.say("hint", row.hint)
-    return Answer(code, "".join(f"{readable(line)}\n" for line in lines))
+    return Answer(code, "".join(map(data_line, lines)))

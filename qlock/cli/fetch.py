@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from qlock.cli.asked import folder_asked, lock_asked
-from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
+from qlock.cli.shown import Answer, Means, data_line, document, offline, short_path
 from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
@@ -75,7 +75,7 @@ def _fetch(means: Means, line: Line) -> Answer:
         import msgspec
 
         return Answer(code, document({"verb": "fetch", **msgspec.structs.asdict(fetched)}))
-    return Answer(code, "".join(f"{readable(file.path)}\n" for file in fetched.file))
+    return Answer(code, "".join(data_line(file.path) for file in fetched.file))
 
 
 def _say(means: Means, fetched: Fetched, lock: str) -> None:

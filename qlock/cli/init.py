@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from qlock.cli.shown import Answer, Means, readable, short_path
+from qlock.cli.shown import Answer, Means, data_line, short_path
 from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
@@ -33,4 +33,4 @@ def verb(means: Means, /, *, name: str) -> Answer:
         "hint",
         f"put your models where it says, or change what it says, then run `qlock resolve {for_shell(str(path))}`",
     )
-    return Answer(ExitCode.YES, f"{readable(path)}\n")
+    return Answer(ExitCode.YES, data_line(path))

@@ -14,9 +14,9 @@ from qlock.cli.shown import (
     Answer,
     Means,
     counted,
+    data_line,
     document,
     finding_rows,
-    readable,
     real_path,
     short_path,
     whole_path,
@@ -71,7 +71,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
             talk.say("hint", "queue them with `qlock submit`, or run them with `qlock run LOCK --task ID`")
     if not as_json:
         is_whole = merged.state in ("sealed", "already-sealed")
-        return Answer(_CODES[merged.state], f"{readable(folder)}\n" if is_whole else "")
+        return Answer(_CODES[merged.state], data_line(folder) if is_whole else "")
     told = {
         "verb": "merge",
         "state": merged.state,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from qlock.cli.asked import folder_asked, spec_asked
-from qlock.cli.shown import Answer, Means, document, offline, readable, short_path
+from qlock.cli.shown import Answer, Means, data_line, document, offline, readable, short_path
 from qlock.cli.waiting import resolve_on_slurm
 from qlock.core.escape import for_shell
 from qlock.core.units import count_text
@@ -262,4 +262,4 @@ def _data(world: World, line: Line, resolved: Resolved, changes: tuple[Change, .
         )
     if resolved.moves:
         return ""
-    return f"{readable(short_path(world, resolved.path))}\n"
+    return data_line(short_path(world, resolved.path))

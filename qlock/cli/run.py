@@ -19,10 +19,10 @@ from qlock.cli.shown import (
     Means,
     Talk,
     counted,
+    data_line,
     document,
     finding_rows,
     offline,
-    readable,
     say_distances,
     short_path,
     whole_path,
@@ -321,7 +321,7 @@ def _say_end(talk: Talk, ran: Ran, line: Line, world: World) -> None:
 def _data(world: World, ran: Ran, forced: tuple[str, ...], *, as_json: bool) -> str:
     folder = "" if ran.folder is None else short_path(world, ran.folder)
     if not as_json:
-        return f"{readable(folder)}\n" if folder else ""
+        return data_line(folder) if folder else ""
     return document(
         {
             "verb": "run",

@@ -201,6 +201,11 @@ def readable(text: str) -> str:
     return for_terminal(text, limit=_MOST_CHARACTERS)
 
 
+def data_line(text: str) -> str:
+    """A line of stdout, such as a path: one line, whatever is in it."""
+    return f"{_one_line(text)}\n"
+
+
 def whole_path(world: World, path: Path) -> Path:
     """A path of the command line as an absolute one; links in it stay links, so that files keep their names."""
     import os.path

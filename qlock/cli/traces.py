@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from qlock.cli.asked import folder_asked, run_asked
-from qlock.cli.shown import Answer, Means, document, readable, short_path, whole_path
+from qlock.cli.shown import Answer, Means, data_line, document, short_path, whole_path
 from qlock.core.units import count_text
 from qlock.errors import ExitCode
 
@@ -85,7 +85,7 @@ def _traces(means: Means, line: Line) -> Answer:
         means.talk.say("note", f"{count_text(taken.empty, 'empty answer')} left out")
     shown = short_path(world, taken.output)
     if not line.as_json:
-        return Answer(ExitCode.YES, f"{readable(shown)}\n")
+        return Answer(ExitCode.YES, data_line(shown))
     counts = {"traces": taken.traces, "answer_tokens": taken.answer_tokens, "empty": taken.empty}
     return Answer(
         ExitCode.YES,

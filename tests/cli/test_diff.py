@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -101,6 +102,17 @@ def test_markdown(project: Project, typed: Type) -> None:
     said = typed("diff", a_run(project, COMPARE), "--format", "markdown")
     assert said.code == 0
     assert "| " in said.out
+
+
+@pytest.mark.parametrize(
+    "name, shown", [(b"a\nb.txt", "a↵b.txt"), (b"a\xff.txt", "a\\xff.txt"), (b"a\x1b[2J", "a\\x1b[2J")]
+)
+def test_the_name_of_a_file_is_printed_on_one_line(
+    project: Project, typed: Type, *, name: bytes, shown: str
+) -> None:
+    said = typed("diff", a_run(project, COMPARE), "-o", os.fsdecode(name))
+    assert (said.code, said.out) == (0, f"{shown}\n")
+    assert (project.path / os.fsdecode(name)).is_file()
 
 
 def test_a_file_instead_of_stdout(project: Project, typed: Type) -> None:
