@@ -34,6 +34,11 @@ _SPEC = re.compile(rb"^spec_version\s*=", re.MULTILINE)
 _LOCK = re.compile(rb"^lock_version\s*=", re.MULTILINE)
 
 
+def runs_asked(world: World, runs: Path | None) -> Path | None:
+    """The whole path of what ``runs_option`` names; ``None`` where it was not given."""
+    return None if runs is None else whole_path(world, runs)
+
+
 def spec_asked(world: World, path: Path) -> tuple[Path, str]:
     """The whole path of a spec, and the kind of engine that it asks for.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from qlock.cli.asked import runs_option
+from qlock.cli.asked import runs_asked, runs_option
 from qlock.cli.shown import (
     Answer,
     Means,
@@ -19,7 +19,6 @@ from qlock.cli.shown import (
     finding_rows,
     real_path,
     short_path,
-    whole_path,
 )
 from qlock.errors import ExitCode
 
@@ -49,7 +48,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
     from qlock.flows import merge as flow
 
     world, talk = means.world(), means.talk
-    where = None if runs is None else whole_path(world, runs)
+    where = runs_asked(world, runs)
     merged = flow.merge(world, flow.Asked(path=real_path(world, path), runs=where))
     folder = short_path(world, merged.folder)
     talk.findings(merged.findings, allowed=lambda _: False)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import lock_asked, runs_option
-from qlock.cli.shown import Answer, Means, document, whole_path
+from qlock.cli.asked import lock_asked, runs_asked, runs_option
+from qlock.cli.shown import Answer, Means, document
 from qlock.errors import ExitCode
 
 
@@ -53,7 +53,7 @@ def _plan(means: Means, line: Line) -> Answer:
 
     world, talk = means.world(), means.talk
     path, _ = lock_asked(world, line.lock)
-    runs = None if line.runs is None else whole_path(world, line.runs)
+    runs = runs_asked(world, line.runs)
     planned = flow.plan(
         world, flow.Asked(lock_path=path, runs=runs, frozen=line.frozen, shard_items=line.shard_items)
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import Duration, folder_asked, lock_asked, runs_option
+from qlock.cli.asked import Duration, folder_asked, lock_asked, runs_asked, runs_option
 from qlock.cli.leaving import leaving
 from qlock.cli.shown import (
     Answer,
@@ -25,7 +25,6 @@ from qlock.cli.shown import (
     offline,
     say_distances,
     short_path,
-    whole_path,
 )
 from qlock.core.escape import for_shell
 from qlock.core.units import count_text
@@ -123,7 +122,7 @@ def _run(means: Means, line: Line) -> Answer:
     refuse_unknown(lock, line.allow)
     asked = flow.Asked(
         lock_path=lock_path,
-        runs=None if line.runs is None else whole_path(world, line.runs),
+        runs=runs_asked(world, line.runs),
         models=tuple(folder_asked(world, folder, "--models") for folder in line.models),
         frozen=line.frozen,
         allow=line.allow,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from qlock.cli.asked import folder_asked, lock_asked, runs_option
-from qlock.cli.shown import Answer, Means, counted, document, readable, short_path, whole_path
+from qlock.cli.asked import folder_asked, lock_asked, runs_asked, runs_option
+from qlock.cli.shown import Answer, Means, counted, document, readable, short_path
 from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
@@ -116,7 +116,7 @@ def _submit(means: Means, line: Line) -> Answer:
         lock_path=lock_path,
         program=(sys.executable, "-m", "qlock"),
         words=tuple(words),
-        runs=None if line.runs is None else whole_path(world, line.runs),
+        runs=runs_asked(world, line.runs),
         frozen=line.frozen,
         dry_run=line.dry_run,
         wishes=line.wishes(),

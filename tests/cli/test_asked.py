@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qlock.cli import asked
-from qlock.cli.asked import Duration, folder_asked, lock_asked, run_asked, spec_asked
+from qlock.cli.asked import Duration, folder_asked, lock_asked, run_asked, runs_asked, spec_asked
 from qlock.errors import AbsentError, InputError
 from qlock.flows.locks import read_lock_file
 from qlock.world.interface import World
@@ -39,6 +39,11 @@ def test_what_a_link_leads_to_lies_in_its_own_project(
 def test_a_run_behind_a_link_lies_in_its_own_project(locked: Project, tmp_path: Path) -> None:
     (tmp_path / "last").symlink_to("work/runs/small/0123")
     assert run_asked(locked.world, tmp_path / "last") == locked.path / "runs" / "small" / "0123"
+
+
+def test_a_folder_of_runs_is_found_from_the_folder_that_one_is_in(locked: Project) -> None:
+    assert runs_asked(locked.world, Path("elsewhere")) == locked.path / "elsewhere"
+    assert runs_asked(locked.world, None) is None
 
 
 def test_a_spec_for_a_lock(locked: Project) -> None:
