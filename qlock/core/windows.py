@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, UnsetType
 
+from qlock.core.units import count_text
 from qlock.errors import InputError
 
 DEFAULT_WINDOW_TOKENS = 512
@@ -54,14 +55,14 @@ def windows(
     size = window_tokens
     if len(tokens) < 2 * size:
         raise InputError(
-            f"the text is too short: got {len(tokens)} tokens, expected at least {2 * size} (two windows)",
+            f"the text is too short: got {count_text(len(tokens), 'token')}, expected at least {2 * size} (two windows)",
             hint="give a longer text or lower `window_tokens`",
         )
     there = len(tokens) // size
     wanted = there if windows is UNSET else windows
     if wanted > there:
         raise InputError(
-            f"the text is too short: got {there} windows of {size} tokens, expected {wanted}",
+            f"the text is too short: got {count_text(there, 'window')} of {size} tokens, expected {wanted}",
             hint="lower `windows`, or leave it out to take all",
         )
     return tuple(

@@ -42,6 +42,9 @@ def test_a_text_that_is_too_short_is_refused_with_both_numbers() -> None:
         cut("abcdef")
     assert str(caught.value) == "the text is too short: got 7 tokens, expected at least 8 (two windows)"
     with pytest.raises(InputError) as caught:
+        cut("")
+    assert str(caught.value) == "the text is too short: got 1 token, expected at least 8 (two windows)"
+    with pytest.raises(InputError) as caught:
         cut("abcdefghijk", wanted=4)
     assert str(caught.value) == "the text is too short: got 3 windows of 4 tokens, expected 4"
 
