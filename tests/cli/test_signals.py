@@ -53,12 +53,25 @@ sys.argv = ["qlock", "verify", "nowhere"]
 raise SystemExit(entry.main())
 """
 
+READING = """
+import os, sys
+import qlock.world.files as files
+real = files.opened
+def opened(path, what):
+    os.kill(os.getpid(), FIRST)
+    return real(path, what)
+files.opened = opened
+import qlock.cli.main as m
+sys.argv[0] = "qlock"
+raise SystemExit(m.main())
+"""
 
-def ran(program: str, **signals: signal.Signals) -> tuple[int, str, str]:
+
+def ran(program: str, *words: str | Path, **signals: signal.Signals) -> tuple[int, str, str]:
     for name, number in signals.items():
         program = program.replace(name, str(int(number)))
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *map(str, words)],
         cwd=ROOT,
         check=False,
         capture_output=True,
@@ -96,6 +109,22 @@ def test_a_signal_during_the_imports_waits_until_it_can_be_taken(
     first: signal.Signals, code: int, said: str
 ) -> None:
     assert ran(EARLY, FIRST=first) == (code, "", said)
+
+
+@pytest.mark.parametrize(
+    "first, code, said",
+    [
+        (signal.SIGINT, 130, "error: interrupted\n"),
+        (signal.SIGTERM, 143, "error: ended by SIGTERM\n"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["resolve", "run", "fetch", "diff"])
+def test_each_verb_ends_at_a_signal_with_its_code(
+    tmp_path: Path, *, verb: str, first: signal.Signals, code: int, said: str
+) -> None:
+    lock = tmp_path / "lock.toml"
+    lock.write_bytes(b"")
+    assert ran(READING, verb, tmp_path if verb == "diff" else lock, FIRST=first) == (code, "", said)
 
 
 def test_what_nohup_ignores_stays_ignored() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -10,6 +12,7 @@ from qlock.errors import AbsentError, EngineError, InputError
 from qlock.flows.anchors import AnchorCheck
 from qlock.flows.preparing import Progress
 from qlock.flows.run_folder import RunFolder
+from qlock.flows.verify_run import verify_run
 from qlock.world.journal import Journal
 from tests.fakes.engine import FakeEngine
 from tests.fakes.project import (
@@ -17,6 +20,7 @@ from tests.fakes.project import (
     folder_of,
     is_whole,
     items_jsonl,
+    kill_after,
     sealed,
     tiny_gguf,
     undisturbed,
@@ -363,6 +367,25 @@ def test_an_anchor_that_is_off_stops_everything_else_now_and_on_resume(project: 
         assert anchor == AnchorCheck(
             model="B", suite="text", published=100.0, tolerance=0.1, found=anchor.found, holds=False
         )
+
+
+def test_a_wall_clock_that_is_set_while_it_runs_moves_nothing(project: Project) -> None:
+    real, steps = project.world.clock, itertools.cycle((-40_000, 90_000, 0, -7))
+
+    class Set:
+        """The date is another one at each look; time itself goes on."""
+
+        monotonic_s, sleep_s = staticmethod(real.monotonic_s), staticmethod(real.sleep_s)
+
+        def now(self) -> datetime:
+            return real.now() + timedelta(hours=next(steps))
+
+    project.change_world(clock=Set())
+    kill_after(project, 5)
+    ran = sealed(project)
+    assert ran.folder is not None
+    assert ran.answers_digest == undisturbed(project)
+    assert verify_run(project.world, ran.folder).state == "verified"
 
 
 def test_an_anchor_that_holds_lets_the_run_go_on(project: Project) -> None:

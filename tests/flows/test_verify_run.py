@@ -25,7 +25,7 @@ from qlock.core.record import (
 from qlock.errors import AbsentError, InputError
 from qlock.flows.run_folder import RunFolder
 from qlock.flows.verify_run import Fault, Verified, verify_run
-from tests.fakes.project import Project
+from tests.fakes.project import Project, edit
 
 JOB = "digits.A@plain.1"
 
@@ -127,6 +127,14 @@ def test_a_changed_byte_in_any_sealed_file_is_found(run: Sealed, pattern: str) -
         assert seen.scores == ()
         path.write_bytes(before)
     assert run.look().state == "verified"
+
+
+def test_half_a_character_in_a_reply_is_no_text_though_it_is_sealed(run: Sealed) -> None:
+    edit(run.path / f"record/{JOB}.jsonl", b'"text":"', rb'"text":"\ud800')
+    run.seal_files_again()
+    with pytest.raises(InputError) as caught:
+        run.look()
+    assert str(caught.value).startswith(f"record/{JOB}.jsonl: line 2: not JSON: JSON is malformed: ")
 
 
 @pytest.mark.parametrize("pattern", ["lock.toml", "facts.json", "record/*", "grades/*", "items/*"])
