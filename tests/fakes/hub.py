@@ -167,9 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
             piece = found.read(position, min(position + _PIECE_BYTES, last))
             if trouble.flip_byte and is_cdn and position == start:
                 piece = piece[:-1] + bytes([piece[-1] ^ 1])
-            self.wfile.write(piece)
+            # Before it is sent: whoever has it may look at once.
             with self.hub.lock:
                 self.hub.bytes_sent += len(piece)
+            self.wfile.write(piece)
         self.close_connection = last < end
 
 
