@@ -70,9 +70,11 @@ def build() -> Path:
     return Path(json.loads(word.read_text())["llama_cpp_bin"])
 
 
-def load_of(model: Path) -> Load:
+def load_of(model: Path, *, ubatch_tokens: int = 512) -> Load:
     """With one slot, two threads, and qlock's own defaults."""
-    asked = SettingSpec(name="plain", context_tokens=WINDOW_TOKENS, slots=1, threads=2)
+    asked = SettingSpec(
+        name="plain", context_tokens=WINDOW_TOKENS, slots=1, threads=2, ubatch_tokens=ubatch_tokens
+    )
     setting: Setting = pinning.setting(asked, None, engine="llama-cpp-python")
     return Load(weights=(str(model),), setting=setting)
 
