@@ -127,6 +127,11 @@ class Setting(Base, frozen=True, kw_only=True):
     """llama.cpp's rearranged weights (``use_extra_bufts``); other kernels, so other bits."""
     mmap: Annotated[bool, _TIMING]
 
+    @property
+    def at_once(self) -> int:
+        """How many items are answered side by side, over all processes."""
+        return self.slots * self.replicas
+
 
 class ModelFile(Base, frozen=True, kw_only=True):
     """One file of a model."""

@@ -54,18 +54,18 @@ def speed_of(sittings: Iterable[Sitting]) -> Speed | CannotTell:
     return Speed(tokens=tokens, answering_s=answering_s)
 
 
-def speed_ratio(a: Sequence[Sitting], b: Sequence[Sitting], *, slots: int) -> Interval | CannotTell:
+def speed_ratio(a: Sequence[Sitting], b: Sequence[Sitting], *, at_once: int) -> Interval | CannotTell:
     """Speed of B over that of A, with an interval that says how steady it was within the runs.
 
     Items are asked in their order, so the rows of consecutive items are a stretch of time. They are cut into K blocks of
-    at least ``slots`` items, the same ones on both sides. With tokens T and seconds W of a side, ln(T/W) moves by
+    at least ``at_once`` items, the same ones on both sides. With tokens T and seconds W of a side, ln(T/W) moves by
     K·(T_k/T − W_k/W) where block k is as it is; what both sides have in common (a long prompt) cancels in the difference
     of the two. The t interval of these K differences around ln of the ratio is that of the ratio.
 
     Args:
         a: The reference's jobs of the suite.
         b: Those of B.
-        slots: How many items are answered at once.
+        at_once: How many items are answered at once.
 
     Source: batch means and the delta method, Law, Simulation Modeling and Analysis, 5th edition, 9.5.3.
     """
@@ -78,9 +78,9 @@ def speed_ratio(a: Sequence[Sitting], b: Sequence[Sitting], *, slots: int) -> In
     mine, theirs = _rows(a), _rows(b)
     if mine.keys() != theirs.keys():
         return CannotTell(why="not every item is on both sides")
-    count = min(len(mine) // slots, MOST_BLOCKS)
+    count = min(len(mine) // at_once, MOST_BLOCKS)
     if count < FEWEST_BLOCKS:
-        return CannotTell(why=too_few_answers(len(mine), slots=slots))
+        return CannotTell(why=too_few_answers(len(mine), at_once=at_once))
     keys = list(mine)
     blocks = [keys[len(keys) * k // count : len(keys) * (k + 1) // count] for k in range(count)]
     (ratio_a, moves_a), (ratio_b, moves_b) = (
@@ -101,11 +101,11 @@ def speed_ratio(a: Sequence[Sitting], b: Sequence[Sitting], *, slots: int) -> In
             return found
 
 
-def too_few_answers(answers: int, *, slots: int) -> str:
+def too_few_answers(answers: int, *, at_once: int) -> str:
     """Why the ratio of two speeds has no interval on so many answers, repeats counted; empty where they are enough."""
-    if answers >= FEWEST_BLOCKS * slots:
+    if answers >= FEWEST_BLOCKS * at_once:
         return ""
-    return f"to see how steady a speed is, {FEWEST_BLOCKS * slots} answers are needed with {slots} at once, got {answers}"
+    return f"to see how steady a speed is, {FEWEST_BLOCKS * at_once} answers are needed with {at_once} at once, got {answers}"
 
 
 def _rows(sittings: Sequence[Sitting]) -> dict[tuple[int, str], Row]:

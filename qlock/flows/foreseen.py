@@ -85,17 +85,17 @@ def _too_few(gate: GateSpec, counts: Counter[str], lock: Lock, suite: SuitePin) 
     """The sentence about one gate; empty where there are items enough."""
     match gate:
         case SpeedAtLeast():
-            return too_few_to_time(gate, counts[""] * suite.repeats, slots=_most_slots(lock, suite))
+            return too_few_to_time(gate, counts[""] * suite.repeats, at_once=_most_at_once(lock, suite))
         case _:
             wanted = slice_of(gate)
             meant = slices_meant(counts, wanted) if wanted else ("",)
             return too_few(gate, sum(counts[name] for name in meant))
 
 
-def _most_slots(lock: Lock, suite: SuitePin) -> int:
+def _most_at_once(lock: Lock, suite: SuitePin) -> int:
     """How many items are answered at once, by the point of a suite that answers the most."""
-    slots = {setting.name: setting.slots for setting in lock.setting}
-    return max(slots[point.setting] for point in lock.point if point.name in suite.points)
+    widths = {setting.name: setting.at_once for setting in lock.setting}
+    return max(widths[point.setting] for point in lock.point if point.name in suite.points)
 
 
 def _of_shares(gates: Iterable[GateSpec]) -> Iterator[ShareSpec]:

@@ -72,7 +72,7 @@ def rows_of(stage: Stage, point: str) -> int:
     """How many items of a point are done side by side, over all its processes."""
     pin = named(stage.lock.point, point)
     setting = load_of(stage.lock, pin, stage.weights[pin.model]).setting
-    return setting.slots * setting.replicas
+    return setting.at_once
 
 
 def prepare_point(

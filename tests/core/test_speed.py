@@ -40,7 +40,7 @@ def test_where_a_reference_is_asked_in_the_same_time_there_is_no_speed() -> None
     rows = tuple(replace(row, times=replace(row.times, lap_s=0.5)) for row in apart.rows)
     unknown = CannotTell(why="the reference was asked in the same time")
     assert speed_of([replace(apart, rows=rows)]) == unknown
-    assert speed_ratio([replace(apart, rows=rows)], [replace(apart, rows=rows)], slots=1) == unknown
+    assert speed_ratio([replace(apart, rows=rows)], [replace(apart, rows=rows)], at_once=1) == unknown
 
 
 def test_a_row_without_a_lap_leaves_the_speed_unknown() -> None:
@@ -71,7 +71,7 @@ def timed(count: int, seed: int, *, factor: float = 1.0) -> Sitting:
 
 def test_the_ratio_is_that_of_the_speeds_and_its_interval_that_of_the_blocks() -> None:
     a, b = timed(95, 1), timed(95, 2, factor=1.25)
-    found = speed_ratio((a,), (b,), slots=8)
+    found = speed_ratio((a,), (b,), at_once=8)
     one, two = speed_of([a]), speed_of([b])
     assert isinstance(found, Interval)
     assert isinstance(one, Speed)
@@ -106,7 +106,7 @@ def _by_jackknife(a: Sitting, b: Sitting, *, blocks: int) -> tuple[float, float]
 
 def test_exchanged_sides_turn_the_ratio_over() -> None:
     a, b = timed(200, 1), timed(200, 2, factor=1.25)
-    one, other = speed_ratio((a,), (b,), slots=4), speed_ratio((b,), (a,), slots=4)
+    one, other = speed_ratio((a,), (b,), at_once=4), speed_ratio((b,), (a,), at_once=4)
     assert isinstance(one, Interval)
     assert isinstance(other, Interval)
     assert other.point == pytest.approx(1 / one.point)
@@ -115,26 +115,26 @@ def test_exchanged_sides_turn_the_ratio_over() -> None:
 
 
 def test_of_many_items_there_are_forty_blocks() -> None:
-    found = speed_ratio((timed(900, 1),), (timed(900, 2),), slots=1)
+    found = speed_ratio((timed(900, 1),), (timed(900, 2),), at_once=1)
     assert isinstance(found, Interval)
     assert found.n == 40
 
 
 def test_few_items_do_not_say_how_steady_a_speed_is() -> None:
-    assert speed_ratio((timed(79, 1),), (timed(79, 2),), slots=8) == CannotTell(
+    assert speed_ratio((timed(79, 1),), (timed(79, 2),), at_once=8) == CannotTell(
         why="to see how steady a speed is, 80 answers are needed with 8 at once, got 79"
     )
 
 
 def test_sides_must_have_the_same_items() -> None:
-    assert speed_ratio((timed(80, 1),), (timed(81, 2),), slots=8) == CannotTell(
+    assert speed_ratio((timed(80, 1),), (timed(81, 2),), at_once=8) == CannotTell(
         why="not every item is on both sides"
     )
 
 
 def test_where_nothing_varies_there_is_no_interval() -> None:
     rows = [(10, 0.5)] * 80
-    found = speed_ratio((a_timed_sitting(rows),), (a_timed_sitting(rows),), slots=8)
+    found = speed_ratio((a_timed_sitting(rows),), (a_timed_sitting(rows),), at_once=8)
     assert isinstance(found, CannotTell)
 
 
@@ -142,7 +142,7 @@ def test_repeats_are_more_blocks() -> None:
     def twice(one: Sitting, two: Sitting) -> tuple[Sitting, Sitting]:
         return one, replace(two, repeat=2)
 
-    found = speed_ratio(twice(timed(40, 1), timed(40, 2)), twice(timed(40, 3), timed(40, 4)), slots=4)
+    found = speed_ratio(twice(timed(40, 1), timed(40, 2)), twice(timed(40, 3), timed(40, 4)), at_once=4)
     assert isinstance(found, Interval)
     assert found.n == 20
 
@@ -161,7 +161,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
                     [(int(n), float(factor * 0.01 * n * d)) for n, d in zip(lengths, drift, strict=True)]
                 )
             )
-        found = speed_ratio((sides[0],), (sides[1],), slots=8)
+        found = speed_ratio((sides[0],), (sides[1],), at_once=8)
         assert isinstance(found, Interval)
         covered += found.low <= 1 / 1.1 <= found.high
     assert 0.91 <= covered / 300 <= 0.99
@@ -175,7 +175,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 def test_a_slower_clock_changes_no_ratio(rows: list[tuple[int, float]], factor: float) -> None:
     a = a_timed_sitting(rows)
     b = a_timed_sitting([(tokens, lap_s * factor) for tokens, lap_s in rows])
-    found = speed_ratio((a,), (b,), slots=2)
+    found = speed_ratio((a,), (b,), at_once=2)
     one = speed_of([a]), speed_of([b])
     if isinstance(found, Interval):
         assert found.point == pytest.approx(1 / factor)

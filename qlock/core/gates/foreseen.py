@@ -48,9 +48,9 @@ def too_few(rule: GateSpec, items: int) -> str:
             return ""
 
 
-def too_few_to_time(rule: SpeedAtLeast, answers: int, *, slots: int) -> str:
+def too_few_to_time(rule: SpeedAtLeast, answers: int, *, at_once: int) -> str:
     """Why a speed cannot be judged on so many answers, repeats counted; empty where it can."""
-    why = too_few_answers(answers, slots=slots)
+    why = too_few_answers(answers, at_once=at_once)
     return _undecidable(rule, why) if why else ""
 
 

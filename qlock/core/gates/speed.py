@@ -42,7 +42,7 @@ def judge(
         return undecided(rule, f"the suite `{rule.suite}` is not on both sides")
     if withheld:
         return undecided(rule, withheld)
-    ratio = speed_ratio(mine, theirs, slots=setting_of(a).slots)
+    ratio = speed_ratio(mine, theirs, at_once=setting_of(a).at_once)
     seen = SpeedSeen(a=speed_of(mine), b=speed_of(theirs), ratio=ratio, noise_ratio=_noise(rule.suite, again))
     why = _otherwise(a, b)
     match seen.a, seen.b, ratio:

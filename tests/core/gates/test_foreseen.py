@@ -58,11 +58,11 @@ def test_what_is_counted_or_measured_needs_no_number_of_items(rule: GateSpec) ->
 
 def test_a_speed_needs_ten_times_as_many_answers_as_there_are_slots() -> None:
     rule = SpeedAtLeast(suite="orders", at_least_ratio=0.9)
-    assert too_few_to_time(rule, 79, slots=8) == (
+    assert too_few_to_time(rule, 79, at_once=8) == (
         "gate speed-at-least of orders: undecidable: to see how steady a speed is, 80 answers are needed with 8 at once, "
         "got 79"
     )
-    assert too_few_to_time(rule, 80, slots=8) == ""
+    assert too_few_to_time(rule, 80, at_once=8) == ""
 
 
 def test_a_distance_needs_as_many_items_as_any_verdict() -> None:

@@ -10,7 +10,7 @@ from qlock.core.sides import Side, Sitting
 from qlock.core.speed import Speed, speed_of, speed_ratio
 from qlock.core.stats import CannotTell, Interval
 from tests.fakes.comparisons import a_plain_lock, a_side, a_timed_sitting, with_first
-from tests.fakes.documents import a_device
+from tests.fakes.documents import a_device, a_setting
 
 replace = msgspec.structs.replace
 UNTWICE = CannotTell(why="no point was run twice")
@@ -42,13 +42,22 @@ def test_b_passes_where_the_whole_interval_is_as_fast_as_asked() -> None:
         seen=SpeedSeen(
             a=speed_of(mine),
             b=speed_of(theirs),
-            ratio=speed_ratio(mine, theirs, slots=8),
+            ratio=speed_ratio(mine, theirs, at_once=8),
             noise_ratio=UNTWICE,
         ),
     )
     assert isinstance(found.seen, SpeedSeen)
     assert isinstance(found.seen.ratio, Interval)
     assert 1.4 < found.seen.ratio.low < found.seen.ratio.high < 1.6
+
+
+@pytest.mark.parametrize(("slots", "replicas"), [(1, 8), (2, 4), (8, 1)])
+def test_items_of_all_processes_are_in_one_block(slots: int, replicas: int) -> None:
+    setting = a_setting(slots=slots, replicas=replicas)
+    a, b = (timed(seed, lock=a_plain_lock(setting=(setting,))) for seed in (1, 2))
+    found = judge(SpeedAtLeast(suite="orders", at_least_ratio=0.5), a, b).seen
+    assert isinstance(found, SpeedSeen)
+    assert found.ratio == speed_ratio(a.sittings["orders"], b.sittings["orders"], at_once=8)
 
 
 def test_b_fails_where_the_whole_interval_is_slower() -> None:
