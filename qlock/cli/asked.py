@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qlock.cli.shown import real_path, whole_path
+from qlock.cli.shown import project_path, whole_path
 from qlock.core.escape import for_shell
 from qlock.errors import AbsentError, InputError
 
@@ -48,7 +48,7 @@ def spec_asked(world: World, path: Path) -> tuple[Path, str]:
     """
     from qlock.flows.resolve import read_spec_file
 
-    whole = real_path(world, path)
+    whole = project_path(world, path)
     if _is(_LOCK, world, whole, "spec"):
         raise InputError(
             f"`{path}` is a lock, expected the spec that it was made from",
@@ -66,7 +66,7 @@ def lock_asked(world: World, path: Path) -> tuple[Path, Lock]:
     """
     from qlock.flows.locks import read_lock_file
 
-    whole = real_path(world, path)
+    whole = project_path(world, path)
     if whole.is_dir():
         raise InputError(
             f"`{path}` is a folder, expected a lock", hint="give a file such as locks/NAME@DEVICE.toml"
@@ -85,7 +85,7 @@ def run_asked(world: World, path: Path) -> Path:
     Raises:
         InputError: It is a file.
     """
-    whole = real_path(world, path)
+    whole = project_path(world, path)
     if whole.is_file():
         what = "a lock" if _is(_LOCK, world, whole, "run") else "a file"
         raise InputError(

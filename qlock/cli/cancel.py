@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from qlock.cli.asked import runs_asked, runs_option
-from qlock.cli.shown import Answer, Means, counted, document, real_path
+from qlock.cli.shown import Answer, Means, counted, document, project_path
 from qlock.errors import ExitCode
 
 
@@ -29,7 +29,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
     from qlock.flows.status import cancel
 
     world = means.world()
-    tasks = cancel(world, real_path(world, path), runs_asked(world, runs))
+    tasks = cancel(world, project_path(world, path), runs_asked(world, runs))
     means.talk.say(
         "ok", f"cancelled {counted(len(tasks))}" if tasks else "nothing of this run is in the queue"
     )

@@ -17,7 +17,7 @@ from qlock.cli.shown import (
     data_line,
     document,
     finding_rows,
-    real_path,
+    project_path,
     short_path,
 )
 from qlock.errors import ExitCode
@@ -49,7 +49,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
 
     world, talk = means.world(), means.talk
     where = runs_asked(world, runs)
-    merged = flow.merge(world, flow.Asked(path=real_path(world, path), runs=where))
+    merged = flow.merge(world, flow.Asked(path=project_path(world, path), runs=where))
     folder = short_path(world, merged.folder)
     talk.findings(merged.findings, allowed=lambda _: False)
     talk.anchors(merged.anchors)

@@ -213,11 +213,11 @@ def whole_path(world: World, path: Path) -> Path:
     return Path(os.path.normpath(world.cwd / path))
 
 
-def real_path(world: World, path: Path) -> Path:
-    """A spec, lock or run of the command line by the path that it has without links: its project lies around it there."""
-    import os.path
+def project_path(world: World, path: Path) -> Path:
+    """The whole path of a spec, lock or run of the command line, in the project that it belongs to."""
+    from qlock.flows.places import own_place
 
-    return Path(os.path.realpath(world.cwd / path))
+    return own_place(world.cwd / path)
 
 
 def short_path(world: World, path: Path) -> str:

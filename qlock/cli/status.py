@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qlock.cli.asked import runs_asked, runs_option
-from qlock.cli.shown import Answer, Means, document, real_path, short_path
+from qlock.cli.shown import Answer, Means, document, project_path, short_path
 from qlock.core.escape import for_shell
 from qlock.errors import ExitCode
 
@@ -35,7 +35,7 @@ def verb(means: Means, /, *, path: Path, runs: Path | None, as_json: bool) -> An
     from qlock.flows.status import status
 
     world, talk = means.world(), means.talk
-    seen = status(world, real_path(world, path), runs_asked(world, runs))
+    seen = status(world, project_path(world, path), runs_asked(world, runs))
     talk.table(
         ("task", "state", "items", "left", "job", "why"), [_row(task) for task in seen.tasks], right=(2, 3)
     )

@@ -6,7 +6,6 @@ Does not live here: which runs and points are meant (``flows.diff``), the files 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from qlock.errors import AbsentError, InputError
 from qlock.flows.conditions import conditions_of
 from qlock.flows.fitting import locked_items
 from qlock.flows.kinds import suite_kind
+from qlock.flows.places import own_place
 from qlock.flows.run_folder import RunFolder, items_name, run_folders
 from qlock.flows.scores import grades_of
 from qlock.suites.interface import Item
@@ -56,7 +56,7 @@ def open_run(world: World, path: Path) -> OpenRun:
         AbsentError: There is none, or several could be meant.
         InputError: Its lock or seal is unreadable, or they do not belong together.
     """
-    whole = Path(os.path.realpath(world.cwd / path))
+    whole = own_place(world.cwd / path)
     if not (whole / "lock.toml").is_file():
         whole = _only_run(whole, str(path))
     folder = RunFolder(world, whole)

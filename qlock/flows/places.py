@@ -75,6 +75,18 @@ def _way_out(base: Path) -> str:
     return f"files are looked up from the project folder `{place}`: put them there, or correct the spec"
 
 
+def own_place(path: Path) -> Path:
+    """Where a spec, a lock or a run lies in its project, which is what lies around it.
+
+    That is the path itself where the folders above are called as a project's, so that each of them may be a link to
+    another disk; any other path is followed to where its links lead.
+    """
+    plain = Path(os.path.normpath(path))
+    if plain.parent.name in {"specs", "locks"} or plain.parent.parent.name == "runs":
+        return plain
+    return Path(os.path.realpath(path))
+
+
 def cached(world: World, requested: str, revision: str, name: str) -> Path | None:
     """Where a locked file of the Hub or of a plain address lies in its cache; ``None`` when it does not.
 

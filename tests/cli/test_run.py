@@ -69,6 +69,27 @@ def test_a_lock_and_a_run_behind_links_are_those_of_their_project(
     assert sorted(path.name for path in lock.parent.iterdir()) == ["last", "lk.toml", "spec.toml"]
 
 
+def test_folders_of_a_project_that_are_links_are_its_own(
+    locked: Project, typed: Type, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (locked.path / "runs").mkdir(exist_ok=True)
+    for name in ("specs", "locks", "runs"):
+        (locked.path / name).rename(disk / name)
+        (locked.path / name).symlink_to(disk / name)
+    said = typed("run", LOCK)
+    assert (said.code, said.out) == (0, f"{the_run(locked)}\n")
+    lines = [
+        ("resolve", "specs/small.toml", "--check"),
+        *((verb, LOCK) for verb in ("check", "plan", "status")),
+        *((verb, the_run(locked)) for verb in ("verify", "show", "status")),
+        ("diff", "--reference", "A@plain", the_run(locked)),
+    ]
+    assert {words: typed(*words).code for words in lines} == dict.fromkeys(lines, 0)
+    assert sorted(path.name for path in disk.iterdir()) == ["locks", "runs", "specs"]
+
+
 def test_the_same_lock_again_is_done_already(locked: Project, typed: Type) -> None:
     typed("run", LOCK)
     before = list(locked.script.asked)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from qlock.errors import AbsentError, InputError
-from qlock.flows.places import Places, check_there, locate, shards
+from qlock.flows.places import Places, check_there, locate, own_place, shards
 from qlock.world.interface import World
 from tests.fakes.world import ScriptedWheels, fake_world
 
@@ -154,3 +154,16 @@ def test_a_folder_with_too_many_folders_is_refused(
         f"more than 2 folders below `{tmp_path}/store`",
         "name a smaller folder",
     )
+
+
+@pytest.mark.parametrize("place", ["specs/a.toml", "locks/a@cpu.toml", "runs/a@cpu/0123abcd"])
+def test_a_project_keeps_what_lies_in_folders_that_are_links(tmp_path: Path, place: str) -> None:
+    made(tmp_path / "disk" / place)
+    (tmp_path / "project").mkdir()
+    folder = place.partition("/")[0]
+    (tmp_path / "project" / folder).symlink_to(tmp_path / "disk" / folder)
+    mine = tmp_path / "project" / place
+    assert own_place(mine) == mine
+    assert own_place(tmp_path / "project" / "specs" / ".." / place) == mine
+    (tmp_path / "link").symlink_to(mine)
+    assert own_place(tmp_path / "link") == tmp_path / "disk" / place
