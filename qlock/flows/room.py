@@ -46,8 +46,8 @@ def check_room(world: World, load: Load, *, beside: Load | None = None) -> None:
             f"and there is {bytes_text(memory.total_bytes)} ({memory.limited_by})",
             hint="lower `slots`, `replicas` or `context_tokens` of the setting, or measure on a larger machine"
             if beside is None
-            else "set `stored = true` in a suite with a `text`, to have them loaded one after the other; "
-            "one with `traces` needs a larger machine",
+            else "set `stored = true` in the suite, with `traces` also `stored_tokens`: "
+            "then they are loaded one after the other",
         )
 
 

@@ -220,8 +220,8 @@ def test_there_must_be_room_for_both(tmp_path: Path) -> None:
     message, hint = refusal(project, AbsentError)
     assert message.startswith("point.B@plain: the point and its reference beside it need at least")
     assert hint == (
-        "set `stored = true` in a suite with a `text`, to have them loaded one after the other; "
-        "one with `traces` needs a larger machine"
+        "set `stored = true` in the suite, with `traces` also `stored_tokens`: "
+        "then they are loaded one after the other"
     )
 
 

@@ -83,6 +83,6 @@ def test_a_point_and_its_reference_must_fit_together(tmp_path: Path) -> None:
         f"(weights {size} B, KV cache 11.8 MB), and there is 10.0 MB (machine)"
     )
     assert caught.value.hint == (
-        "set `stored = true` in a suite with a `text`, to have them loaded one after the other; "
-        "one with `traces` needs a larger machine"
+        "set `stored = true` in the suite, with `traces` also `stored_tokens`: "
+        "then they are loaded one after the other"
     )
