@@ -12,8 +12,9 @@ import msgspec
 
 from qlock.core.base import is_name
 from qlock.core.escape import for_message
-from qlock.errors import AbsentError, InputError, UsageError
+from qlock.errors import InputError, UsageError
 from qlock.flows.writing import write_file
+from qlock.world.files import make_folder
 from qlock.world.interface import World
 
 STARTER = """\
@@ -151,16 +152,9 @@ def init(world: World, name: str) -> Started:
     if not has_items:
         write_file(world, items, ITEMS)
     if not os.path.lexists(models):
-        _make(models)
+        make_folder(models)
     write_file(world, spec, starter(chosen).encode())
     return Started(spec=spec, items=None if has_items else items)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir()
-    except OSError as error:
-        raise AbsentError(f"cannot make the folder `{folder}`: {error.strerror}") from error
 
 
 def starter(name: str) -> str:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core.costs import mean_cost, turned
-from qlock.core.exchange import Divergence, Nats, Ungraded
+from qlock.core.exchange import Nats, Ungraded
 from qlock.core.kld import Kld, kld_of
 from qlock.core.pairs import Half
 from qlock.core.stats import CannotTell, Interval
+from tests.fakes.comparisons import a_divergence
 from tests.fakes.documents import a_row
 
 NATS = st.lists(st.floats(0, 20), min_size=1, max_size=4)
@@ -20,17 +21,7 @@ NATS = st.lists(st.floats(0, 20), min_size=1, max_size=4)
 
 def half(item: str, *kld: float) -> Half:
     """An answer that lies so far from its reference."""
-    ones = (1.0,) * len(kld)
-    outcome = Divergence(
-        nats=ones,
-        reference_nats=ones,
-        kld_nats=kld,
-        reverse_kld_nats=kld,
-        same_top=(True,) * len(kld),
-        depth_tokens=0,
-        token_kinds=(),
-    )
-    return Half(row=a_row(item), outcome=outcome)
+    return Half(row=a_row(item), outcome=a_divergence(*kld))
 
 
 def test_every_token_counts_the_same_and_no_end_lies_below_nothing() -> None:

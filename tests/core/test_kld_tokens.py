@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qlock.core import stats
-from qlock.core.exchange import Divergence
 from qlock.core.kld_tokens import (
     NEVER_BELOW_0,
     Estimate,
@@ -22,29 +21,16 @@ from qlock.core.kld_tokens import (
     tokens_of,
 )
 from qlock.core.stats import CannotTell, Interval
-
-
-def divergence(*kld: float) -> Divergence:
-    """An item of which only the KL divergences matter."""
-    ones = (1.0,) * len(kld)
-    return Divergence(
-        nats=ones,
-        reference_nats=ones,
-        kld_nats=kld,
-        reverse_kld_nats=kld,
-        same_top=(True,) * len(kld),
-        depth_tokens=0,
-        token_kinds=(),
-    )
+from tests.fakes.comparisons import a_divergence
 
 
 def of_groups(groups: list[list[float]]) -> tuple[Tokens, Estimate]:
-    tokens = tokens_of([divergence(*group) for group in groups])
+    tokens = tokens_of([a_divergence(*group) for group in groups])
     return tokens, mean(tokens, tokens.kld)
 
 
 def test_tokens_stand_item_after_item() -> None:
-    tokens = tokens_of([divergence(1.0, 2.0), divergence(3.0)])
+    tokens = tokens_of([a_divergence(1.0, 2.0), a_divergence(3.0)])
     assert tokens.item.tolist() == [0, 0, 1]
     assert tokens.kld.tolist() == [1.0, 2.0, 3.0]
     assert tokens.same_top.tolist() == [1.0, 1.0, 1.0]

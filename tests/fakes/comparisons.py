@@ -55,6 +55,20 @@ DIVERGENCE = Divergence(
 """Of two tokens."""
 
 
+def a_divergence(*kld_nats: float) -> Divergence:
+    """The outcome of an item of which only the KL divergences matter."""
+    ones = (1.0,) * len(kld_nats)
+    return Divergence(
+        nats=ones,
+        reference_nats=ones,
+        kld_nats=kld_nats,
+        reverse_kld_nats=kld_nats,
+        same_top=(True,) * len(kld_nats),
+        depth_tokens=0,
+        token_kinds=(),
+    )
+
+
 def an_answer(letter: str, number: int) -> Row:
     """The row of one item; right answers are alike on all sides, wrong ones part at the third token."""
     item = f"item-{number:04d}"

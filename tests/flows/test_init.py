@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "mkdir", mkdir)
     with pytest.raises(AbsentError) as caught:
         init(world, "mine")
-    assert str(caught.value) == f"cannot make the folder `{world.cwd / 'models'}`: Permission denied"
+    assert str(caught.value) == f"cannot make the folder `{world.cwd / 'models'}`: permission denied"
 
 
 def test_it_is_called_as_the_folder_is(tmp_path: Path) -> None:

@@ -92,10 +92,8 @@ def mean_of_clusters(
     With SE of ``cluster_mean``, e_g the distance of a cluster's sum from its size times the mean, and
     k = Σ e_g³ / (Σ e_g²)^1.5, T = (mean − truth) / SE is skewed by k, and T + k·T²/3 + k²·T³/27 + k/6 hardly is. The
     interval is mean − SE·y for the two y that make this ± t(G−1): y = 3/k · (∛(1 + k·(±t − k/6)) − 1). It is Student's
-    where the clusters lie evenly. Of 95 % intervals of 20 clusters, this one and the t interval alone held the mean in 95
-    and 92 % for exponential ones, in 92 and 87 % for log-normal ones with σ = 1, and in 95 % for normal ones. What lies
-    outside the range is cut off, which takes no truth away. Assumes independent clusters; below two, or where they do not
-    differ, it cannot tell.
+    where the clusters lie evenly, which misses more often where they lean. What lies outside the range is cut off, which
+    takes no truth away. Assumes independent clusters; below two, or where they do not differ, it cannot tell.
 
     Args:
         sums: One sum per cluster.
